@@ -1,0 +1,43 @@
+# refrain_module(NAME [DEPS module...] [PRIVATE library...] [PUBLIC library...])
+# One static library `refrain_NAME` from src/NAME/*.cpp (main.cpp apart). A module without sources
+# becomes an interface library, so that the layers can be listed before they are filled.
+add_library(refrain_options INTERFACE)
+target_compile_options(refrain_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+                       -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports false positives here in code that the optimiser has unrolled.
+  target_compile_options(refrain_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
+                         -Wno-stringop-overflow -Wno-array-bounds)
+endif()
+if(REFRAIN_WERROR)
+  target_compile_options(refrain_options INTERFACE -Werror)
+endif()
+if(REFRAIN_SANITIZE)
+  target_compile_options(refrain_options INTERFACE -fsanitize=${REFRAIN_SANITIZE}
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(refrain_options INTERFACE -fsanitize=${REFRAIN_SANITIZE})
+endif()
+if(REFRAIN_FUZZ)
+  target_compile_options(refrain_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+function(refrain_module name)
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE;PUBLIC" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  list(TRANSFORM ARG_DEPS PREPEND "refrain_")
+  if(sources)
+    add_library(refrain_${name} STATIC ${sources})
+    target_include_directories(refrain_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
+    target_link_libraries(refrain_${name} PUBLIC ${ARG_DEPS} ${ARG_PUBLIC}
+                          PRIVATE ${ARG_PRIVATE} refrain_options)
+    # The sanitizer flags must reach whoever links the library.
+    if(REFRAIN_SANITIZE)
+      target_link_options(refrain_${name} PUBLIC -fsanitize=${REFRAIN_SANITIZE})
+    endif()
+  else()
+    add_library(refrain_${name} INTERFACE)
+    target_include_directories(refrain_${name} INTERFACE "${CMAKE_SOURCE_DIR}/src")
+    target_link_libraries(refrain_${name} INTERFACE ${ARG_DEPS})
+  endif()
+endfunction()

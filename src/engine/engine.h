@@ -1,0 +1,81 @@
+// Engine: the one thread that owns ledger, arena, executor and running sequences. Callers submit
+// requests through a bounded inbox and get events on their OutputStream.
+//
+// One step (engine.cpp): take inbox -> admit waiting -> schedule a batch -> run -> sample -> emit.
+//
+// start()/stop() and the public calls below: any thread. Everything private: engine thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/request.h"
+#include "kv/ledger.h"
+#include "metrics/registry.h"
+#include "model/executor.h"
+#include "model/kv_arena.h"
+#include "text/tokenizer.h"
+
+namespace refrain::engine {
+
+struct EngineOptions {
+  std::uint32_t step_token_budget = 256;   // rows per step; prefill is chunked to fit
+  std::uint32_t max_running = 64;          // sequences decoded together
+  std::uint32_t max_waiting = 256;         // bounded queue; beyond it submit() says kQueueFull
+  std::uint32_t max_waiting_per_tenant = 0;  // 0 = max_waiting
+  std::uint32_t max_context = 0;           // prompt + generated tokens per request
+  std::uint64_t default_seed = 0;          // seeds of requests without one derive from it and a counter
+};
+
+// What the engine is made of; composed in cli/, outlives the engine.
+struct EngineParts {
+  const text::Tokenizer* tokenizer = nullptr;
+  model::Executor* executor = nullptr;
+  model::KvArena* arena = nullptr;
+  kv::Ledger* ledger = nullptr;
+  metrics::Registry* metrics = nullptr;
+  const Clock* clock = nullptr;
+  std::uint32_t vocabulary_size = 0;
+  std::uint32_t embedding_dim = 0;
+  Hash128 cache_root{};      // hash of model fingerprint, rope, KV format, numerics
+};
+
+struct EngineSnapshot {      // copied out after each step, read by /health, /metrics, shutdown
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  kv::LedgerCounts blocks;
+  kv::LedgerTotals totals;
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t computed_prompt_tokens = 0;
+  std::uint64_t steps = 0;
+};
+
+class Engine {
+ public:
+  Engine(const EngineParts& parts, const EngineOptions& options);
+  ~Engine();                                   // stop(): running requests end as cancelled
+
+  void start();                                // begins the engine thread
+  // Accepts or refuses at once: kQueueFull, kUnavailable (draining), kContextLength (prompt +
+  // max_tokens; both numbers in the message), kInvalidArgument. Events then come on `stream`, which is
+  // kept alive until its last event.
+  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
+  // The client went away: work stops at the next step; harmless for unknown or finished ids.
+  void cancel(RequestId id);
+  // Accepts nothing new; running and waiting requests go on. drained() once none is left.
+  void drain();
+  bool drained() const;
+  void stop();                                 // cancels all, ends the thread; idempotent
+  EngineSnapshot snapshot() const;             // never waits for a running step
+  // Rough seconds until a queued request would start; for Retry-After.
+  double estimated_wait_s() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace refrain::engine

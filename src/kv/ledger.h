@@ -1,0 +1,157 @@
+// Ledger: the bookkeeping of all KV blocks. Who holds which block, which tokens it stores, what can
+// be reused, what may be evicted. Knows no tensors, clock, I/O or threads: bytes live in
+// model/kv_arena, time comes in as Tick. Owned by the engine thread.
+//
+// A block is in exactly one state:
+//   free       no content                                   free + evictable + pinned == total
+//   pinned     used by at least one running sequence        (reference count > 0)
+//   evictable  cached in the prefix tree, used by nobody    (reference count 0)
+//
+// Life of a sequence:   plan (const) -> admit -> {append -> (arena writes) -> commit}* -> release
+//
+//   ReusePlan plan = ledger.plan(space, tokens);                  // const: what could be reused
+//   Result<Admission> in = ledger.admit(id, plan, max_total_tokens, now);   // all or nothing
+//   for (BlockCopy c : in->copies) arena.copy_rows(c.from, c.to, c.row_count);   // partial-block hit
+//   ledger.append(id, tokens_of_this_step, now);                  // slots for the next rows
+//   ... executor writes K/V ...
+//   ledger.commit(id);                                            // rows are valid: publish full blocks
+//   ledger.release(id, now);                                      // blocks become evictable or free
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "kv/block_table.h"
+
+namespace refrain::kv {
+
+enum class EvictionPolicy { kLru, kLfu };
+
+struct LedgerOptions {
+  std::uint32_t block_size = 16;       // tokens per block, a multiple of 16
+  std::uint32_t block_count = 0;       // hard budget: blocks in the arena
+  std::uint32_t max_cached_blocks = 0; // cap on evictable blocks inside the budget; 0 = no own cap
+  EvictionPolicy policy = EvictionPolicy::kLru;
+  bool prefix_cache = true;            // off switch: nothing is matched, nothing is published
+};
+
+// Everything that changes the bits of a block, hashed: model file, rope settings, KV format,
+// adapters, tenant salt, kernel variant, numerics version. Blocks of different spaces never meet.
+using CacheSpace = Hash128;
+
+enum class Provenance { kExact, kFresh };  // later issues: kMoved, kRepaired
+
+// One run of prompt positions [begin, end) and where its K/V comes from.
+struct Span {
+  Position begin = 0;
+  Position end = 0;
+  Provenance provenance = Provenance::kFresh;
+  bool operator==(const Span&) const = default;
+};
+
+// Why the exact prefix ended where it did.
+enum class MissReason {
+  kNone,            // everything that could be reused is reused
+  kCold,            // nothing stored in this space begins like this prompt
+  kDiverged,        // a stored prompt shares `matched` tokens, then differs
+  kEnded,           // the stored prompt ends there: the rest is new
+  kDisabled,        // prefix cache off
+};
+
+// What a request could reuse now. A plan is only valid until the next mutating call.
+struct ReusePlan {
+  CacheSpace space{};
+  TokenList tokens;                     // the prompt
+  std::vector<BlockId> exact_blocks;    // full blocks, in order
+  BlockId partial_block{};              // block whose first `partial_tokens` rows also match
+  std::uint32_t partial_tokens = 0;     // 0 = no partial hit
+  std::uint32_t exact_tokens = 0;       // exact_blocks * block_size + partial_tokens < tokens.size()
+  std::vector<Span> spans;              // ascending, gap-free, [0, tokens.size())
+  MissReason reason = MissReason::kCold;
+};
+
+// Copy rows [0, row_count) of block `from` into block `to` (copy on write).
+struct BlockCopy {
+  BlockId from{};
+  BlockId to{};
+  std::uint32_t row_count = 0;
+};
+
+struct Admission {
+  std::uint32_t cached_tokens = 0;   // prompt tokens whose K/V need not be computed
+  std::vector<BlockCopy> copies;     // to be done by the arena before the first step
+};
+
+struct LedgerCounts {
+  std::uint32_t total = 0, free = 0, evictable = 0, pinned = 0;
+  std::uint32_t reserved = 0;        // promised to admitted sequences, not yet taken
+  std::uint32_t sequences = 0;
+};
+
+// Monotonic totals; every metric about the cache is derived from these.
+struct LedgerTotals {
+  std::uint64_t queried_tokens = 0;      // prompt tokens of admitted sequences
+  std::uint64_t hit_tokens = 0;          // of those, reused
+  std::uint64_t published_blocks = 0;
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t duplicate_blocks = 0;    // same content computed twice (concurrent requests)
+  std::uint64_t copied_blocks = 0;       // copy on write
+};
+
+class Ledger {
+ public:
+  // kInvalidArgument: block_size not a multiple of 16, block_count 0.
+  static Result<std::unique_ptr<Ledger>> create(const LedgerOptions& options);
+  ~Ledger();
+
+  // ---- const: finding and planning change nothing
+  // Longest exact prefix of `tokens` in `space`; never all of it, so that at least one token is
+  // computed (its logits are needed). Tokens are compared after every hash hit.
+  ReusePlan plan(const CacheSpace& space, const TokenList& tokens) const;
+  // Whether admit() would succeed now.
+  bool can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const;
+  // Blocks a sequence of that many tokens needs, over the whole pool; for early refusal.
+  std::uint32_t blocks_for(std::uint32_t token_count) const;
+  const BlockTable& table(SequenceId id) const;
+  std::uint32_t length(SequenceId id) const;      // tokens appended so far (cached ones included)
+  std::uint32_t committed(SequenceId id) const;   // of those, with valid K/V
+  LedgerCounts counts() const;
+  const LedgerTotals& totals() const;
+  const LedgerOptions& options() const;
+  // Checks every invariant; empty text = sound, else what is broken. O(blocks).
+  std::string verify() const;
+
+  // ---- mutating: only these change anything
+  // Pins what the plan reuses, then reserves blocks for the worst case of `max_total_tokens`
+  // (prompt + generated); evicts nothing yet that the plan uses. All or nothing: on failure
+  // (kUnavailable: not now; kContextLength: more than the whole pool) nothing has changed.
+  Result<Admission> admit(SequenceId id, const ReusePlan& plan, std::uint32_t max_total_tokens,
+                          Tick now);
+  // Slots for `tokens` at positions [length, length + tokens.size()). Cannot fail inside the
+  // reservation; CHECKs otherwise. May evict cached blocks.
+  void append(SequenceId id, std::span<const TokenId> tokens, Tick now);
+  // Everything appended now holds valid K/V; full blocks are published to the prefix tree.
+  void commit(SequenceId id);
+  // Forgets appended but uncommitted tokens (a step that failed or was rejected).
+  void rollback(SequenceId id);
+  // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is freed.
+  void release(SequenceId id, Tick now);
+  // Drops all evictable blocks of one space, or of all (no argument). Returns how many.
+  std::uint32_t drop(const CacheSpace& space);
+  std::uint32_t drop_all();
+
+ private:
+  class Impl;
+  explicit Ledger(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace refrain::kv

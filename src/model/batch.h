@@ -1,0 +1,42 @@
+// Batch: one step of work for an Executor: rows of different sequences, prefill pieces and decodes
+// mixed. Built by engine/scheduler, read by model/. Plain data, engine thread.
+//
+//   rows        r0   r1   r2 | r3 | r4
+//   sequence     0    0    0 |  1 |  2        rows of one sequence are adjacent, positions ascend
+//   position    16   17   18 | 40 |  7        and end at sequences[s].length - 1
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/block_table.h"
+
+namespace refrain::model {
+
+struct BatchRow {
+  TokenId token{};
+  Position position = 0;
+  std::uint32_t sequence = 0;      // index into Batch::sequences
+  kv::Slot slot = 0;               // where this row's K/V is written
+  bool wants_logits = false;
+  bool wants_hidden = false;       // final hidden state after the output norm (embeddings)
+};
+
+struct BatchSequence {
+  const kv::BlockTable* table = nullptr;  // valid during run()
+  std::uint32_t length = 0;               // tokens visible after this step: 0 .. length-1
+};
+
+struct Batch {
+  std::vector<BatchRow> rows;
+  std::vector<BatchSequence> sequences;
+};
+
+// Results in the order of the rows that asked; reused between steps.
+struct BatchOutput {
+  std::vector<float> logits;       // [rows with wants_logits, vocabulary_size]
+  std::vector<float> hidden;       // [rows with wants_hidden, embedding_dim]
+};
+
+}  // namespace refrain::model

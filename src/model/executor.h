@@ -1,0 +1,40 @@
+// Executor: runs one batch through the model, reading and writing K/V in the arena. The
+// architecture (forward.h) is written once against the operator interface (ops.h); the executor
+// joins it with a set of operators. What a row computes depends only on its own sequence and
+// position, never on batch, chunk, cache history or thread count (DESIGN: exactness).
+// Owned and called by the engine thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "model/batch.h"
+#include "model/kv_arena.h"
+#include "model/model.h"
+
+namespace refrain::model {
+
+struct ExecutorOptions {
+  std::uint32_t thread_count = 0;       // 0 = physical cores
+  std::uint32_t max_batch_rows = 512;   // upper bound of rows per run()
+};
+
+class Executor {
+ public:
+  // Plain ggml operators on its CPU back end, reference mode, no repacked buffers.
+  static Result<std::unique_ptr<Executor>> create_ggml(const Model& model, KvArena& arena,
+                                                       const ExecutorOptions& options);
+  virtual ~Executor() = default;
+
+  // Computes all rows. K/V rows are written to their slots before attention reads them.
+  // kInternal if a back end fails; the arena rows of this batch are then undefined.
+  virtual Result<void> run(const Batch& batch, BatchOutput& output) = 0;
+
+  // Names the operators and numerics, e.g. "ggml-cpu-ref/1"; part of every cache key.
+  virtual std::string numerics() const = 0;
+  virtual std::uint64_t scratch_bytes() const = 0;   // activations held now
+};
+
+}  // namespace refrain::model
