@@ -16,7 +16,6 @@
 #include "kv/ledger.h"
 #include "metrics/registry.h"
 #include "model/executor.h"
-#include "model/kv_arena.h"
 #include "text/tokenizer.h"
 
 namespace refrain::engine {
@@ -34,7 +33,6 @@ struct EngineOptions {
 struct EngineParts {
   const text::Tokenizer* tokenizer = nullptr;
   model::Executor* executor = nullptr;
-  model::KvArena* arena = nullptr;
   kv::Ledger* ledger = nullptr;
   metrics::Registry* metrics = nullptr;
   const Clock* clock = nullptr;

@@ -32,6 +32,9 @@ class Executor {
   // kInternal if a back end fails; the arena rows of this batch are then undefined.
   virtual Result<void> run(const Batch& batch, BatchOutput& output) = 0;
 
+  // Copies K/V rows [0, row_count) of block `from` to block `to` in all layers (copy on write).
+  virtual void copy_rows(const kv::BlockCopy& copy) = 0;
+
   // Names the operators and numerics, e.g. "ggml-cpu-ref/1"; part of every cache key.
   virtual std::string numerics() const = 0;
   virtual std::uint64_t scratch_bytes() const = 0;   // activations held now
