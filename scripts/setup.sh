@@ -75,7 +75,7 @@ install_ggml() {
   done_before ggml "$want" && return 0
   # Static, so that the binary stands alone; for this CPU, so that it is fast.
   if step "ggml from its sdist" pip install --force-reinstall --no-deps --no-binary libggml-python \
-       -C cmake.define.GGML_NATIVE=ON -C cmake.define.BUILD_SHARED_LIBS=OFF "libggml-python==$GGML_VERSION"; then
+       --config-settings=cmake.define.GGML_NATIVE=ON --config-settings=cmake.define.BUILD_SHARED_LIBS=OFF "libggml-python==$GGML_VERSION"; then
     mark_done ggml "$want"
     return 0
   fi
