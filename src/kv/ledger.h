@@ -11,11 +11,12 @@
 //
 //   ReusePlan plan = ledger.plan(space, tokens);                  // const: what could be reused
 //   Result<Admission> in = ledger.admit(id, plan, max_total_tokens, now);   // all or nothing
-//   for (BlockCopy c : in->copies) arena.copy_rows(c.from, c.to, c.row_count);   // partial-block hit
-//   ledger.append(id, tokens_of_this_step, now);                  // slots for the next rows
+//   for (BlockCopy c : in->copies) arena.copy_rows(c.from, c.to, c.row_count);   // partial-block
+//   hit ledger.append(id, tokens_of_this_step, now);                  // slots for the next rows
 //   ... executor writes K/V ...
-//   ledger.commit(id);                                            // rows are valid: publish full blocks
-//   ledger.release(id, now);                                      // blocks become evictable or free
+//   ledger.commit(id);                                            // rows are valid: publish full
+//   blocks ledger.release(id, now);                                      // blocks become evictable
+//   or free
 #pragma once
 
 #include <cstddef>
@@ -36,11 +37,11 @@ namespace refrain::kv {
 enum class EvictionPolicy { kLru, kLfu };
 
 struct LedgerOptions {
-  std::uint32_t block_size = 16;       // tokens per block, a multiple of 16
-  std::uint32_t block_count = 0;       // hard budget: blocks in the arena
-  std::uint32_t max_cached_blocks = 0; // cap on evictable blocks inside the budget; 0 = no own cap
+  std::uint32_t block_size = 16;        // tokens per block, a multiple of 16
+  std::uint32_t block_count = 0;        // hard budget: blocks in the arena
+  std::uint32_t max_cached_blocks = 0;  // cap on evictable blocks inside the budget; 0 = no own cap
   EvictionPolicy policy = EvictionPolicy::kLru;
-  bool prefix_cache = true;            // off switch: nothing is matched, nothing is published
+  bool prefix_cache = true;  // off switch: nothing is matched, nothing is published
 };
 
 // Everything that changes the bits of a block, hashed: model file, rope settings, KV format,
@@ -59,22 +60,22 @@ struct Span {
 
 // Why the exact prefix ended where it did.
 enum class MissReason {
-  kNone,            // everything that could be reused is reused
-  kCold,            // nothing stored in this space begins like this prompt
-  kDiverged,        // a stored prompt shares `matched` tokens, then differs
-  kEnded,           // the stored prompt ends there: the rest is new
-  kDisabled,        // prefix cache off
+  kNone,      // everything that could be reused is reused
+  kCold,      // nothing stored in this space begins like this prompt
+  kDiverged,  // a stored prompt shares `matched` tokens, then differs
+  kEnded,     // the stored prompt ends there: the rest is new
+  kDisabled,  // prefix cache off
 };
 
 // What a request could reuse now. A plan is only valid until the next mutating call.
 struct ReusePlan {
   CacheSpace space{};
-  TokenList tokens;                     // the prompt
-  std::vector<BlockId> exact_blocks;    // full blocks, in order
-  BlockId partial_block{};              // block whose first `partial_tokens` rows also match
-  std::uint32_t partial_tokens = 0;     // 0 = no partial hit
-  std::uint32_t exact_tokens = 0;       // exact_blocks * block_size + partial_tokens < tokens.size()
-  std::vector<Span> spans;              // ascending, gap-free, [0, tokens.size())
+  TokenList tokens;                   // the prompt
+  std::vector<BlockId> exact_blocks;  // full blocks, in order
+  BlockId partial_block{};            // block whose first `partial_tokens` rows also match
+  std::uint32_t partial_tokens = 0;   // 0 = no partial hit
+  std::uint32_t exact_tokens = 0;     // exact_blocks * block_size + partial_tokens < tokens.size()
+  std::vector<Span> spans;            // ascending, gap-free, [0, tokens.size())
   MissReason reason = MissReason::kCold;
 };
 
@@ -86,24 +87,27 @@ struct BlockCopy {
 };
 
 struct Admission {
-  std::uint32_t cached_tokens = 0;   // prompt tokens whose K/V need not be computed
-  std::vector<BlockCopy> copies;     // to be done by the arena before the first step
+  // Prompt tokens whose K/V need not be computed. Equals plan.exact_tokens, or the whole blocks of
+  // it when keeping the source of a partial hit would leave no room for the request itself.
+  std::uint32_t cached_tokens = 0;
+  std::vector<BlockCopy> copies;  // to be done by the arena before the first step; until the first
+                                  // commit (or release) nothing can overwrite their sources
 };
 
 struct LedgerCounts {
   std::uint32_t total = 0, free = 0, evictable = 0, pinned = 0;
-  std::uint32_t reserved = 0;        // promised to admitted sequences, not yet taken
+  std::uint32_t reserved = 0;  // promised to admitted sequences, not yet taken
   std::uint32_t sequences = 0;
 };
 
 // Monotonic totals; every metric about the cache is derived from these.
 struct LedgerTotals {
-  std::uint64_t queried_tokens = 0;      // prompt tokens of admitted sequences
-  std::uint64_t hit_tokens = 0;          // of those, reused
+  std::uint64_t queried_tokens = 0;  // prompt tokens of admitted sequences
+  std::uint64_t hit_tokens = 0;      // of those, reused
   std::uint64_t published_blocks = 0;
   std::uint64_t evicted_blocks = 0;
-  std::uint64_t duplicate_blocks = 0;    // same content computed twice (concurrent requests)
-  std::uint64_t copied_blocks = 0;       // copy on write
+  std::uint64_t duplicate_blocks = 0;  // same content computed twice (concurrent requests)
+  std::uint64_t copied_blocks = 0;     // copy on write
 };
 
 class Ledger {
@@ -121,8 +125,8 @@ class Ledger {
   // Blocks a sequence of that many tokens needs, over the whole pool; for early refusal.
   std::uint32_t blocks_for(std::uint32_t token_count) const;
   const BlockTable& table(SequenceId id) const;
-  std::uint32_t length(SequenceId id) const;      // tokens appended so far (cached ones included)
-  std::uint32_t committed(SequenceId id) const;   // of those, with valid K/V
+  std::uint32_t length(SequenceId id) const;     // tokens appended so far (cached ones included)
+  std::uint32_t committed(SequenceId id) const;  // of those, with valid K/V
   LedgerCounts counts() const;
   const LedgerTotals& totals() const;
   const LedgerOptions& options() const;
@@ -132,7 +136,9 @@ class Ledger {
   // ---- mutating: only these change anything
   // Pins what the plan reuses, then reserves blocks for the worst case of `max_total_tokens`
   // (prompt + generated); evicts nothing yet that the plan uses. All or nothing: on failure
-  // (kUnavailable: not now; kContextLength: more than the whole pool) nothing has changed.
+  // (kUnavailable: not now; kContextLength: more than the whole pool; kInvalidArgument: no tokens,
+  // or max_total_tokens smaller than the prompt) nothing has changed. CHECKs that the plan is
+  // current.
   Result<Admission> admit(SequenceId id, const ReusePlan& plan, std::uint32_t max_total_tokens,
                           Tick now);
   // Slots for `tokens` at positions [length, length + tokens.size()). Cannot fail inside the
@@ -142,7 +148,8 @@ class Ledger {
   void commit(SequenceId id);
   // Forgets appended but uncommitted tokens (a step that failed or was rejected).
   void rollback(SequenceId id);
-  // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is freed.
+  // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is
+  // freed.
   void release(SequenceId id, Tick now);
   // Drops all evictable blocks of one space, or of all (no argument). Returns how many.
   std::uint32_t drop(const CacheSpace& space);

@@ -1,0 +1,268 @@
+// The life of a sequence in the ledger: everything that changes a block. Engine thread.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/str.h"
+#include "kv/ledger_impl.h"
+
+namespace refrain::kv {
+
+// ---- blocks
+
+BlockId Ledger::Impl::take_block() {
+  if (pool_.free_count() == 0) {
+    forget(eviction_.first());
+    ++totals_.evicted_blocks;
+  }
+  return pool_.take();
+}
+
+void Ledger::Impl::pin(BlockId block) {
+  const NodeId node = tree_.node_of(block);
+  if (node != kNoNode && eviction_.contains(node)) eviction_.remove(node);
+  pool_.pin(block);
+}
+
+void Ledger::Impl::unpin(BlockId block) {
+  if (!pool_.unpin(block)) return;
+  const NodeId node = tree_.node_of(block);
+  if (node == kNoNode) {
+    pool_.give_back(block);
+  } else if (tree_.is_leaf(node)) {
+    eviction_.add(node);
+  }
+}
+
+void Ledger::Impl::forget(NodeId node) {
+  const BlockId block = tree_.block_of(node);
+  const NodeId parent = tree_.parent_of(node);
+  eviction_.remove(node);
+  tree_.remove(node);
+  pool_.give_back(block);
+  if (parent != kNoNode && tree_.is_leaf(parent) &&
+      pool_.state(tree_.block_of(parent)) == BlockState::kEvictable)
+    eviction_.add(parent);
+}
+
+void Ledger::Impl::keep_cap() {
+  if (options_.max_cached_blocks == 0) return;
+  while (pool_.evictable_count() > options_.max_cached_blocks) {
+    forget(eviction_.first());
+    ++totals_.evicted_blocks;
+  }
+}
+
+// ---- admission
+
+Result<Admission> Ledger::Impl::admit(SequenceId id, const ReusePlan& plan,
+                                      std::uint32_t max_total_tokens, Tick now) {
+  CHECK(!sequences_.contains(id), str_cat("sequence ", to_int(id), " is already running"));
+  CHECK(is_current(plan), "the ledger has changed since this plan was made");
+  if (plan.tokens.empty())
+    return Error{Code::kInvalidArgument, "the prompt has no tokens", "send some text", "prompt"};
+  if (max_total_tokens < plan.tokens.size())
+    return Error{Code::kInvalidArgument,
+                 str_cat("room for ", max_total_tokens, " tokens is less than the prompt of ",
+                         plan.tokens.size())};
+  const Fit found = fit(plan, max_total_tokens);
+  if (found == Fit::kNever)
+    return Error{
+        Code::kContextLength,
+        str_cat("a request of up to ", max_total_tokens, " tokens needs ",
+                blocks_for(max_total_tokens), " KV blocks, the whole budget has ", pool_.total()),
+        "shorten the prompt, lower max_tokens, or raise the KV budget"};
+  if (found == Fit::kNotNow)
+    return Error{Code::kUnavailable,
+                 str_cat("a request of up to ", max_total_tokens,
+                         " tokens does not fit beside the running ones: ", available(),
+                         " KV blocks are not in use, ", reserved_, " of them promised"),
+                 "wait until a running request ends"};
+
+  Sequence& sequence = sequences_[id];
+  sequence.space = plan.space;
+  sequence.max_total = max_total_tokens;
+  sequence.reserved =
+      blocks_for(max_total_tokens) - static_cast<std::uint32_t>(plan.exact_blocks.size());
+  reserved_ += sequence.reserved;
+  const Admission admission = start(sequence, plan, found == Fit::kWhole, now);
+  totals_.queried_tokens += plan.tokens.size();
+  totals_.hit_tokens += admission.cached_tokens;
+  return admission;
+}
+
+Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, bool with_partial,
+                              Tick now) {
+  sequence.last_used = now;
+  // Pin all of the plan before taking anything: taking may evict.
+  for (BlockId block : plan.exact_blocks) {
+    pin(block);
+    eviction_.count_use(tree_.node_of(block), now);
+    sequence.table.push_back(block);
+    sequence.cursor = tree_.node_of(block);
+    ++sequence.published;
+  }
+  Admission admission;
+  admission.cached_tokens = sequence.published * options_.block_size;
+  if (with_partial && plan.partial_tokens > 0) {
+    pin(plan.partial_block);
+    eviction_.count_use(tree_.node_of(plan.partial_block), now);
+    sequence.copy_source = plan.partial_block;
+    const BlockId own = take_block();
+    sequence.table.push_back(own);
+    --sequence.reserved;
+    --reserved_;
+    const auto first = plan.tokens.begin() + admission.cached_tokens;
+    sequence.tail.assign(first, first + plan.partial_tokens);
+    admission.cached_tokens += plan.partial_tokens;
+    admission.copies.push_back(BlockCopy{plan.partial_block, own, plan.partial_tokens});
+    ++totals_.copied_blocks;
+  }
+  sequence.length = sequence.committed = admission.cached_tokens;
+  return admission;
+}
+
+// ---- steps
+
+void Ledger::Impl::append(SequenceId id, std::span<const TokenId> tokens, Tick now) {
+  Sequence& running = sequence(id);
+  CHECK(tokens.size() <= running.max_total - running.length,
+        "append() beyond what was reserved at admission");
+  running.length += static_cast<std::uint32_t>(tokens.size());
+  running.last_used = now;
+  if (options_.prefix_cache) running.tail.insert(running.tail.end(), tokens.begin(), tokens.end());
+  while (running.table.size() < blocks_for(running.length)) {
+    CHECK(running.reserved > 0, "a sequence took more blocks than it reserved");
+    running.table.push_back(take_block());
+    --running.reserved;
+    --reserved_;
+  }
+}
+
+void Ledger::Impl::commit(SequenceId id) {
+  Sequence& running = sequence(id);
+  let_go_of_source(running);
+  running.committed = running.length;
+  if (options_.prefix_cache) publish_full_blocks(running);
+  keep_cap();
+}
+
+void Ledger::Impl::publish_full_blocks(Sequence& sequence) {
+  const std::size_t block_size = options_.block_size;
+  std::span<const TokenId> rest(sequence.tail);
+  for (; rest.size() >= block_size; rest = rest.subspan(block_size)) {
+    const BlockId own = sequence.table[sequence.published];
+    const Publication published =
+        tree_.publish(Place{sequence.space, sequence.cursor}, rest.first(block_size), own);
+    if (published.outcome == PublishOutcome::kCovered) {
+      join_twin(sequence, published.node, own);
+    } else {
+      welcome(published, sequence.last_used);
+    }
+    sequence.cursor = published.node;
+    ++sequence.published;
+  }
+  sequence.tail.erase(sequence.tail.begin(),
+                      sequence.tail.end() - static_cast<std::ptrdiff_t>(rest.size()));
+}
+
+// New content is in the tree: count it, and free what a leaf that grew held before.
+void Ledger::Impl::welcome(const Publication& published, Tick now) {
+  ++totals_.published_blocks;
+  if (published.outcome == PublishOutcome::kInserted) {
+    eviction_.start(published.node, now);
+    return;
+  }
+  if (eviction_.contains(published.node)) eviction_.remove(published.node);
+  eviction_.count_use(published.node, now);
+  // Still pinned as the source of a copy: it is freed when that copy is done.
+  if (pool_.state(published.displaced) == BlockState::kEvictable)
+    pool_.give_back(published.displaced);
+}
+
+// The content of `own` was published by somebody else while this sequence computed it.
+void Ledger::Impl::join_twin(Sequence& sequence, NodeId node, BlockId own) {
+  ++totals_.duplicate_blocks;
+  const BlockId other = tree_.block_of(node);
+  if (pool_.state(other) == BlockState::kEvictable) {
+    // Nobody uses the other one: the tree keeps ours instead and the other becomes free.
+    // (Pinning it too would take a block out of `available` that may be promised.)
+    if (eviction_.contains(node)) eviction_.remove(node);
+    tree_.move_to_block(node, own);
+    pool_.give_back(other);
+  } else {
+    // Still in use: tables never change, so both stay; ours is private and ends with us.
+    pin(other);
+    sequence.twins.push_back(other);
+  }
+  eviction_.count_use(node, sequence.last_used);
+}
+
+void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
+  const std::uint32_t kept_blocks = blocks_for(sequence.committed);
+  while (sequence.table.size() > kept_blocks) {
+    unpin(sequence.table.back());
+    sequence.table.pop_back();
+    ++sequence.reserved;
+    ++reserved_;
+  }
+  sequence.length = sequence.committed;
+  if (options_.prefix_cache)
+    sequence.tail.resize(sequence.committed - sequence.published * options_.block_size);
+}
+
+void Ledger::Impl::let_go_of_source(Sequence& sequence) {
+  if (!sequence.copy_source) return;
+  unpin(*sequence.copy_source);
+  sequence.copy_source.reset();
+}
+
+void Ledger::Impl::rollback(SequenceId id) {
+  Sequence& running = sequence(id);
+  drop_uncommitted(running);
+  keep_cap();
+}
+
+// ---- end
+
+void Ledger::Impl::publish_tail(Sequence& sequence) {
+  if (!options_.prefix_cache || sequence.tail.empty()) return;
+  const Publication published = tree_.publish(Place{sequence.space, sequence.cursor}, sequence.tail,
+                                              sequence.table[sequence.published]);
+  // Covered: a longer stored text begins like this; the block then ends with the sequence.
+  if (published.outcome != PublishOutcome::kCovered) welcome(published, sequence.last_used);
+}
+
+void Ledger::Impl::release(SequenceId id, Tick now) {
+  Sequence& ending = sequence(id);
+  ending.last_used = std::max(ending.last_used, now);
+  drop_uncommitted(ending);
+  let_go_of_source(ending);
+  publish_tail(ending);
+  reserved_ -= ending.reserved;
+  const auto let_go = [&](BlockId block) {
+    const NodeId node = tree_.node_of(block);
+    if (node != kNoNode) eviction_.keep_fresh(node, ending.last_used);
+    unpin(block);
+  };
+  // From the tail to the head, the order in which they may be evicted.
+  for (auto block = ending.table.rbegin(); block != ending.table.rend(); ++block) let_go(*block);
+  for (auto block = ending.twins.rbegin(); block != ending.twins.rend(); ++block) let_go(*block);
+  sequences_.erase(id);
+  keep_cap();
+}
+
+std::uint32_t Ledger::Impl::drop(const CacheSpace* only) {
+  std::uint32_t dropped = 0;
+  for (NodeId leaf : eviction_.candidates()) {
+    if (only != nullptr && tree_.space_of(leaf) != *only) continue;
+    for (NodeId node = leaf; node != kNoNode && eviction_.contains(node); ++dropped) {
+      const NodeId parent = tree_.parent_of(node);
+      forget(node);
+      node = parent;
+    }
+  }
+  return dropped;
+}
+
+}  // namespace refrain::kv
