@@ -21,12 +21,27 @@ if(REFRAIN_FUZZ)
   target_compile_options(refrain_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# Files named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set; their module picks
+# one at run time.
+function(refrain_instruction_set_flags)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    foreach(source ${ARGN})
+      if(source MATCHES "_avx512\\.cpp$")
+        set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512dq;-mfma;-mf16c")
+      elseif(source MATCHES "_avx2\\.cpp$")
+        set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+      endif()
+    endforeach()
+  endif()
+endfunction()
+
 function(refrain_module name)
   cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE;PUBLIC" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   list(TRANSFORM ARG_DEPS PREPEND "refrain_")
   if(sources)
+    refrain_instruction_set_flags(${sources})
     add_library(refrain_${name} STATIC ${sources})
     target_include_directories(refrain_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
     target_link_libraries(refrain_${name} PUBLIC ${ARG_DEPS} ${ARG_PUBLIC}

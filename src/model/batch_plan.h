@@ -1,0 +1,33 @@
+// BatchPlan: a Batch turned into the flat arrays that operators read. Rebuilt for each step, its
+// memory is reused. Engine thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kernels/paged_attention.h"
+#include "model/batch.h"
+#include "model/shape.h"
+
+namespace refrain::model {
+
+struct BatchPlan {
+  std::vector<std::int32_t> tokens;        // [rows]
+  std::vector<Position> positions;         // [rows]
+  std::vector<std::int64_t> slots;         // [rows]
+  std::vector<std::int32_t> selected;      // rows that want logits or hidden state, ascending
+  std::vector<std::uint32_t> logit_rows;   // indices into `selected`
+  std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
+  std::vector<kernels::AttentionSequence> sequences;
+  std::vector<kernels::AttentionTask> tasks;
+
+  // kInternal if a token is not in the vocabulary (the engine checks requests; operators would
+  // abort). Everything else that is wrong with a batch is our own bug.
+  Result<void> assign(const Batch& batch, const ModelShape& shape, std::uint32_t block_size);
+  // A plan of this many rows that all want logits, to measure memory with.
+  static BatchPlan largest(std::uint32_t row_count);
+};
+
+}  // namespace refrain::model

@@ -1,0 +1,86 @@
+// GgmlOperators: Operators on plain ggml operators. Records one ggml graph for a batch and computes
+// it on ggml's CPU back end in reference mode: no repacked weights, no fusion, and every product
+// is one dot product per output, so that a row's result does not depend on its neighbours.
+// Attention is our own kernel (kernels/paged_attention.h) as a node of the graph. Engine thread.
+//
+//   begin(plan) -> operators record -> run(output)     once per batch, memory reused
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "model/batch_plan.h"
+#include "model/kv_arena.h"
+#include "model/ops.h"
+
+struct ggml_cgraph;
+struct ggml_context;
+
+namespace refrain::model {
+
+class GgmlBackend;  // back end and its threads
+class GgmlGraph;    // a recorded graph and the memory of its values
+
+class GgmlOperators final : public Operators {
+ public:
+  // kUnavailable without memory or threads.
+  static Result<std::unique_ptr<GgmlOperators>> create(const ModelShape& shape, KvArena& arena,
+                                                       std::uint32_t thread_count);
+  ~GgmlOperators() override;
+
+  // Starts recording; `plan` stays valid and unchanged until run() has returned.
+  void begin(const BatchPlan& plan);
+  // Takes memory for the graph as recorded, without computing it. kUnavailable.
+  Result<void> reserve();
+  // Computes the graph and fills the output. kInternal if the back end fails.
+  Result<void> run(BatchOutput& output);
+
+  std::uint64_t scratch_bytes() const;
+
+  Node embed(Weight table) override;
+  Node scale(Node x, float factor) override;
+  Node add(Node a, Node b) override;
+  Node rms_norm(Node x, Weight weight, std::uint32_t dim, float epsilon) override;
+  Node linear(Node x, Weight matrix, Weight bias) override;
+  Node rope(Node x, std::uint32_t head_dim, const RopeSettings& settings, float base, bool scaled,
+            Weight factors) override;
+  void store_kv(std::uint32_t layer, Node key, Node value) override;
+  Node attend(Node query, const AttentionSettings& settings) override;
+  Node glu(Node a, Node b, Gate gate) override;
+  bool wants_output() const override;
+  Node select_output_rows(Node x) override;
+  void output(Node hidden, Weight matrix, float soft_cap) override;
+
+ private:
+  struct AttentionNode;  // what one attention node of the graph needs when it runs
+  GgmlOperators(const ModelShape& shape, KvArena& arena);
+  static void compute_attention(ggml_tensor* result, int thread, int thread_count, void* node);
+  ggml_tensor* new_input(int type, std::int64_t count);
+  void fill_inputs();
+  void collect_hidden(BatchOutput& output) const;
+  Result<void> compute_logits(BatchOutput& output);
+
+  const ModelShape& shape_;
+  KvArena& arena_;
+  std::unique_ptr<GgmlBackend> backend_;
+  std::unique_ptr<GgmlGraph> layers_graph_;
+  std::unique_ptr<GgmlGraph> logits_graph_;  // a few rows at a time: vocabularies are large
+  std::unique_ptr<AttentionNode[]> attention_nodes_;  // one per layer
+  std::vector<float> attention_scratch_;              // one piece per thread
+  std::size_t attention_scratch_stride_ = 0;          // floats
+
+  // The graph being recorded.
+  const BatchPlan* plan_ = nullptr;
+  ggml_tensor* tokens_ = nullptr;
+  ggml_tensor* positions_ = nullptr;
+  ggml_tensor* slots_ = nullptr;
+  ggml_tensor* selected_ = nullptr;
+  ggml_tensor* hidden_ = nullptr;  // [embedding_dim, selected rows]
+  Weight output_matrix_ = nullptr;
+  float soft_cap_ = 0.0F;
+};
+
+}  // namespace refrain::model
