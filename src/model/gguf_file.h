@@ -30,6 +30,9 @@ class GgufFile {
  public:
   // kNotFound, kDataLoss (field and offset named), kUnsupported (tensor type, version).
   static Result<std::unique_ptr<GgufFile>> open(const std::string& path);
+  // The same checks on a file held in memory; `name` takes the path's place in messages.
+  static Result<std::unique_ptr<GgufFile>> from_bytes(std::vector<std::byte> bytes,
+                                                      const std::string& name);
   ~GgufFile();
 
   // Values of metadata keys, or nothing when the key is absent. A key of another type than asked
@@ -54,6 +57,7 @@ class GgufFile {
 
  private:
   struct Impl;
+  static Result<std::unique_ptr<GgufFile>> check(std::unique_ptr<Impl> impl);
   explicit GgufFile(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
