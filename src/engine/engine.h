@@ -21,12 +21,12 @@
 namespace refrain::engine {
 
 struct EngineOptions {
-  std::uint32_t step_token_budget = 256;   // rows per step; prefill is chunked to fit
-  std::uint32_t max_running = 64;          // sequences decoded together
-  std::uint32_t max_waiting = 256;         // bounded queue; beyond it submit() says kQueueFull
+  std::uint32_t step_token_budget = 256;     // rows per step; prefill is chunked to fit
+  std::uint32_t max_running = 64;            // sequences decoded together
+  std::uint32_t max_waiting = 256;           // bounded queue; beyond it submit() says kQueueFull
   std::uint32_t max_waiting_per_tenant = 0;  // 0 = max_waiting
-  std::uint32_t max_context = 0;           // prompt + generated tokens per request
-  std::uint64_t default_seed = 0;          // seeds of requests without one derive from it and a counter
+  std::uint32_t max_context = 0;             // prompt + generated tokens per request
+  std::uint64_t default_seed = 0;  // seeds of requests without one derive from it and a counter
 };
 
 // What the engine is made of; composed in cli/, outlives the engine.
@@ -38,10 +38,10 @@ struct EngineParts {
   const Clock* clock = nullptr;
   std::uint32_t vocabulary_size = 0;
   std::uint32_t embedding_dim = 0;
-  Hash128 cache_root{};      // hash of model fingerprint, rope, KV format, numerics
+  Hash128 cache_root{};  // hash of model fingerprint, rope, KV format, numerics
 };
 
-struct EngineSnapshot {      // copied out after each step, read by /health, /metrics, shutdown
+struct EngineSnapshot {  // copied out after each step, read by /health, /metrics, shutdown
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   kv::LedgerCounts blocks;
@@ -54,20 +54,20 @@ struct EngineSnapshot {      // copied out after each step, read by /health, /me
 class Engine {
  public:
   Engine(const EngineParts& parts, const EngineOptions& options);
-  ~Engine();                                   // stop(): running requests end as cancelled
+  ~Engine();  // stop(): running requests end as cancelled
 
-  void start();                                // begins the engine thread
+  void start();  // begins the engine thread
   // Accepts or refuses at once: kQueueFull, kUnavailable (draining), kContextLength (prompt +
-  // max_tokens; both numbers in the message), kInvalidArgument. Events then come on `stream`, which is
-  // kept alive until its last event.
+  // max_tokens; both numbers in the message), kInvalidArgument. Events then come on `stream`, which
+  // is kept alive until its last event.
   Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
   // The client went away: work stops at the next step; harmless for unknown or finished ids.
   void cancel(RequestId id);
   // Accepts nothing new; running and waiting requests go on. drained() once none is left.
   void drain();
   bool drained() const;
-  void stop();                                 // cancels all, ends the thread; idempotent
-  EngineSnapshot snapshot() const;             // never waits for a running step
+  void stop();                      // cancels all, ends the thread; idempotent
+  EngineSnapshot snapshot() const;  // never waits for a running step
   // Rough seconds until a queued request would start; for Retry-After.
   double estimated_wait_s() const;
 

@@ -3,6 +3,7 @@
 // is bounded in schema size and depth; compiled grammars are cached by their text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,7 +18,7 @@ namespace refrain::engine {
 struct GrammarSpec {
   enum class Kind { kJsonObject, kJsonSchema, kToolCall };
   Kind kind = Kind::kJsonObject;
-  std::string schema_json;          // kJsonSchema: the schema
+  std::string schema_json;  // kJsonSchema: the schema
   // kToolCall: JSON array of the callable tools' {"name", "parameters"}; the output is then
   // <tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>
   std::string tools_json;
@@ -27,6 +28,12 @@ struct GrammarSpec {
 struct GrammarLimits {
   std::size_t max_schema_bytes = 64U << 10U;
   std::uint32_t max_depth = 32;
+  std::uint32_t max_values = 10'000;             // JSON values in one schema
+  std::uint32_t max_pattern_bytes = 1024;        // one regular expression
+  std::uint32_t max_pattern_repetitions = 2000;  // sum of the upper bounds of all {m,n}
+  std::uint32_t max_tools = 128;
+  std::size_t max_cached = 64;  // compiled grammars kept, least recently used out
+  std::size_t max_cached_bytes = 256U << 20U;
 };
 
 class CompiledGrammar;  // immutable, shared

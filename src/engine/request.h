@@ -1,7 +1,8 @@
 // What goes into the engine and what comes out. Plain data that crosses from network threads to
 // the engine thread and back.
 //
-//   Engine::submit(GenerateRequest, OutputStream) -> events: kAccepted? kToken* (kFinished | kError) once
+//   Engine::submit(GenerateRequest, OutputStream) -> events: kAccepted? kToken* (kFinished |
+//   kError) once
 #pragma once
 
 #include <cstdint>
@@ -23,31 +24,31 @@ class CompiledGrammar;  // grammar.h
 enum class Task { kGenerate, kEmbed };  // kEmbed: mean of the final hidden states, L2-normalised
 
 struct GenerateRequest {
-  RequestId id{};                    // given by submit()
+  RequestId id{};  // given by submit()
   Task task = Task::kGenerate;
-  TokenList prompt;                  // at least one token
+  TokenList prompt;                             // at least one token
   std::vector<std::size_t> message_begin = {};  // see text/prompt.h; for miss reports
   SamplingParams sampling;
-  std::uint32_t max_tokens = 0;      // generated tokens; 0 = compute the prompt only
-  std::uint32_t choice_count = 1;    // n
-  std::vector<std::string> stop;     // non-empty strings
+  std::uint32_t max_tokens = 0;    // generated tokens; 0 = compute the prompt only
+  std::uint32_t choice_count = 1;  // n
+  std::vector<std::string> stop;   // non-empty strings
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
-  bool prompt_logprobs = false;      // echo with logprobs
-  std::string tenant;                // "" = default tenant; selects salt and queue share
-  Hash128 salt{};                    // mixed into the cache space
-  bool use_cache = true;             // false: neither match nor publish (reference runs)
+  bool prompt_logprobs = false;  // echo with logprobs
+  std::string tenant;            // "" = default tenant; selects salt and queue share
+  Hash128 salt{};                // mixed into the cache space
+  bool use_cache = true;         // false: neither match nor publish (reference runs)
   std::shared_ptr<const CompiledGrammar> grammar;  // null = free text
-  Tick deadline = 0;                 // 0 = none
+  Tick deadline = 0;                               // 0 = none
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kError };
 
 struct TokenLogprob {
   TokenId token{};
-  std::string bytes;                 // raw bytes of the token
-  float logprob = 0.0F;              // natural log, of the model's distribution before temperature,
-                                     // penalties and truncation
+  std::string bytes;     // raw bytes of the token
+  float logprob = 0.0F;  // natural log, of the model's distribution before temperature,
+                         // penalties and truncation
   struct Alternative {
     TokenId token{};
     std::string bytes;
@@ -59,18 +60,18 @@ struct TokenLogprob {
 // Tokens of the prompt by provenance, and what was generated. cached == exact for now.
 struct Usage {
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t cached_tokens = 0;     // prompt tokens whose K/V came from the cache, exactly
-  std::uint32_t computed_tokens = 0;   // prompt tokens computed for this request
-  std::uint32_t completion_tokens = 0; // over all choices
+  std::uint32_t cached_tokens = 0;      // prompt tokens whose K/V came from the cache, exactly
+  std::uint32_t computed_tokens = 0;    // prompt tokens computed for this request
+  std::uint32_t completion_tokens = 0;  // over all choices
   kv::MissReason miss_reason = kv::MissReason::kNone;
 };
 
 struct Timings {
   double queue_ms = 0;
-  double prefill_ms = 0;    // first step until the first token is sampled
-  double ttft_ms = 0;       // submit until the first token
-  double decode_ms = 0;     // first until last token
-  double tpot_ms = 0;       // mean per output token after the first; 0 if there is none
+  double prefill_ms = 0;  // first step until the first token is sampled
+  double ttft_ms = 0;     // submit until the first token
+  double decode_ms = 0;   // first until last token
+  double tpot_ms = 0;     // mean per output token after the first; 0 if there is none
 };
 
 struct TokenEvent {
@@ -83,16 +84,17 @@ struct TokenEvent {
   };
   Kind kind = Kind::kText;
   std::uint32_t choice = 0;
-  std::string text;                       // well-formed UTF-8, stop strings already removed
-  std::vector<TokenLogprob> logprobs;     // items whose text is released by this event
-  std::vector<TokenId> tokens;            // tokens sampled since the last event of this choice
+  std::string text;                    // well-formed UTF-8, stop strings already removed
+  std::vector<TokenLogprob> logprobs;  // items whose text is released by this event
+  std::vector<TokenId> tokens;         // tokens sampled since the last event of this choice
   FinishReason finish_reason = FinishReason::kStop;
-  std::string stop_matched;               // stop string or token that ended the choice
+  std::string stop_matched;  // stop string or token that ended the choice
   std::uint32_t progress_done = 0, progress_total = 0;
   Usage usage;
   Timings timings;
-  std::vector<float> embedding;           // kFinished of Task::kEmbed
-  std::vector<TokenLogprob> prompt_logprobs;  // kFinished when asked for; first item has no logprob (NaN)
+  std::vector<float> embedding;  // kFinished of Task::kEmbed
+  std::vector<TokenLogprob>
+      prompt_logprobs;  // kFinished when asked for; first item has no logprob (NaN)
   Error error{};
 };
 

@@ -1,0 +1,89 @@
+// ActiveRequest: one accepted request from the inbox to its last event: its choices, its usage and
+// times, what it collects besides text (embedding, prompt logprobs), and the events it sends.
+// Owned by the engine; engine thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/request.h"
+#include "engine/sequence.h"
+
+namespace refrain::engine {
+
+class ActiveRequest {
+ public:
+  ActiveRequest(GenerateRequest request, std::shared_ptr<OutputStream> stream, Tick submitted_at);
+  ActiveRequest(const ActiveRequest&) = delete;
+  ActiveRequest& operator=(const ActiveRequest&) = delete;
+
+  const GenerateRequest& request() const { return request_; }
+  RequestId id() const { return request_.id; }
+  bool embeds() const { return request_.task == Task::kEmbed; }
+  // Whether blocks of this request may come from and go to the cache.
+  bool matches_cache(const Sequence& sequence) const;
+  bool publishes() const;
+
+  // Makes the choices; ids from `first_id` upwards, seeds from `seed` upwards.
+  void create_choices(std::uint64_t first_id, std::uint64_t seed);
+  std::vector<std::unique_ptr<Sequence>>& choices() { return choices_; }
+  Sequence& first_choice() { return *choices_.front(); }
+  bool all_choices_ended() const;
+  bool ended() const { return ended_; }
+
+  // ---- what happens to it, in this order
+  void note_admitted(Tick now, std::uint32_t cached_tokens, kv::MissReason reason);
+  void note_first_step(Tick now);
+  void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }
+  void note_prompt_done(Tick now);
+  void note_token(Sequence& sequence, Tick now);
+  void add_hidden(std::span<const float> row);
+  // Row `position` of the prompt scores the token behind it.
+  Result<void> add_prompt_logprob(std::span<const float> logits, std::uint32_t position,
+                                  const text::Tokenizer& tokenizer);
+
+  // ---- events; nothing follows finish() or fail()
+  void send_progress(std::uint32_t done);
+  void send_text(Sequence& sequence);
+  void send_choice_finished(Sequence& sequence, FinishReason reason);
+  Result<void> finish(FinishReason reason);
+  void fail(Error error);
+
+  Tick submitted_at() const { return submitted_at_; }
+  Tick admitted_at() const { return admitted_at_; }
+  Tick first_token_at() const { return first_token_at_; }
+  bool was_admitted() const { return admitted_at_ != kNever; }
+  bool sampled_any() const { return first_token_at_ != kNever; }
+  const Usage& usage() const { return usage_; }
+  // Times so far; final once the request has ended.
+  Timings timings() const;
+  // How it ended.
+  FinishReason reason() const { return reason_; }
+
+ private:
+  static constexpr Tick kNever = -1;
+  Result<std::vector<float>> mean_hidden() const;
+
+  GenerateRequest request_;
+  std::shared_ptr<OutputStream> stream_;
+  std::vector<std::unique_ptr<Sequence>> choices_;
+  Usage usage_;
+  Tick submitted_at_;
+  Tick admitted_at_ = kNever;
+  Tick first_step_at_ = kNever;
+  Tick prompt_done_at_ = kNever;
+  Tick first_token_at_ = kNever;
+  Tick last_token_at_ = kNever;
+  std::uint32_t progress_sent_ = 0;
+  bool ended_ = false;
+  FinishReason reason_ = FinishReason::kStop;
+  std::vector<double> hidden_sum_;
+  std::uint32_t hidden_rows_ = 0;
+  std::vector<TokenLogprob> prompt_logprobs_;
+};
+
+}  // namespace refrain::engine

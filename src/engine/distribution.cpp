@@ -1,0 +1,71 @@
+#include "engine/distribution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace refrain::engine {
+
+LogitScan scan_logits(std::span<const float> logits) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr std::size_t kLanes = 16;  // independent maxima, so that the loop is not one long chain
+  float best[kLanes];
+  std::fill(best, best + kLanes, -kLargest);
+  bool bad = logits.empty();
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    bool bad_lane = false;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float value = logits[i + lane];
+      bad_lane |= !(std::fabs(value) <= kLargest);
+      best[lane] = value > best[lane] ? value : best[lane];
+    }
+    bad |= bad_lane;
+  }
+  for (; i < logits.size(); ++i) {
+    bad |= !(std::fabs(logits[i]) <= kLargest);
+    best[0] = logits[i] > best[0] ? logits[i] : best[0];
+  }
+  return LogitScan{!bad, *std::max_element(best, best + kLanes)};
+}
+
+double log_sum_exp(std::span<const float> logits, float max) {
+  double sum = 0.0;
+  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - max));
+  return static_cast<double>(max) + std::log(sum);
+}
+
+std::vector<TokenLogit> best_tokens(std::span<const float> logits, std::size_t count) {
+  count = std::min(count, logits.size());
+  std::vector<TokenLogit> kept;
+  if (count == 0) return kept;
+  const std::size_t limit = std::max<std::size_t>(2 * count, 256);
+  kept.reserve(std::min(limit, logits.size()));
+  float threshold = -std::numeric_limits<float>::infinity();
+  const auto cut = [&] {
+    std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count - 1),
+                     kept.end(), ranks_before);
+    kept.resize(count);
+    threshold = kept[count - 1].logit;
+  };
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    // Ids ascend, so a later token that equals the threshold ranks behind all that are kept.
+    if (!(logits[i] > threshold) && kept.size() >= count) continue;
+    if (kept.size() == limit) {
+      cut();
+      if (!(logits[i] > threshold)) continue;
+    }
+    kept.push_back(TokenLogit{static_cast<TokenId>(i), logits[i]});
+  }
+  if (kept.size() > count) cut();
+  return kept;
+}
+
+TokenLogit best_token(std::span<const float> logits) {
+  TokenLogit best{static_cast<TokenId>(-1), -std::numeric_limits<float>::infinity()};
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (logits[i] > best.logit) best = TokenLogit{static_cast<TokenId>(i), logits[i]};
+  return best;
+}
+
+}  // namespace refrain::engine

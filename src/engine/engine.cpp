@@ -1,0 +1,222 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/str.h"
+#include "engine/engine_impl.h"
+#include "engine/scheduler.h"
+
+namespace refrain::engine {
+namespace {
+
+// How often an idle engine checks the whole ledger: each time in debug builds.
+#ifdef NDEBUG
+constexpr std::uint64_t kVerifyEvery = 64;
+#else
+constexpr std::uint64_t kVerifyEvery = 1;
+#endif
+
+RequestLimits limits_of(const EngineParts& parts, const EngineOptions& options) {
+  const kv::LedgerOptions& pool = parts.ledger->options();
+  return RequestLimits{parts.vocabulary_size, options.max_context,
+                       pool.block_count * pool.block_size};
+}
+
+}  // namespace
+
+Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
+    : parts_(parts),
+      options_(options),
+      limits_(limits_of(parts, options)),
+      ledger_(*parts.ledger),
+      metrics_(parts.metrics),
+      inbox_(options.max_waiting, options.max_waiting_per_tenant == 0
+                                      ? options.max_waiting
+                                      : options.max_waiting_per_tenant),
+      builder_(ledger_) {
+  CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
+  publish_snapshot();
+}
+
+Engine::Impl::~Impl() {
+  stop();
+}
+
+// ---- any thread
+
+void Engine::Impl::start() {
+  std::lock_guard lock(life_mutex_);
+  CHECK(!thread_.joinable() && !stopped_, "an engine starts once");
+  thread_ = std::thread([this] { run_thread(); });
+}
+
+void Engine::Impl::stop() {
+  std::lock_guard lock(life_mutex_);
+  if (stopped_) return;
+  stopped_ = true;
+  inbox_.stop();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    run_thread();  // never started: what was submitted still gets its last event
+  }
+}
+
+Result<RequestId> Engine::Impl::submit(GenerateRequest request,
+                                       std::shared_ptr<OutputStream> stream) {
+  metrics_.count_received();
+  Result<void> fits = check_and_fit(request, limits_);
+  if (!fits) {
+    metrics_.count_rejected();
+    return fits.error();
+  }
+  Result<RequestId> id =
+      inbox_.submit(Incoming{std::move(request), std::move(stream), parts_.clock->now()});
+  if (!id) metrics_.count_rejected();
+  return id;
+}
+
+EngineSnapshot Engine::Impl::snapshot() const {
+  EngineSnapshot copy;
+  {
+    std::lock_guard lock(snapshot_mutex_);
+    copy = snapshot_;
+  }
+  copy.waiting = inbox_.waiting();
+  return copy;
+}
+
+double Engine::Impl::estimated_wait_s() const {
+  double gap_s = 1.0;
+  {
+    std::lock_guard lock(snapshot_mutex_);
+    gap_s = snapshot_end_gap_s_;
+  }
+  constexpr double kShortest = 1.0;
+  constexpr double kLongest = 600.0;
+  return std::clamp(gap_s * (inbox_.waiting() + 1), kShortest, kLongest);
+}
+
+// ---- the engine thread
+
+void Engine::Impl::run_thread() {
+  while (!stop_requested_) {
+    step();
+    if (requests_.empty() && !stop_requested_) rest();
+  }
+  while (!requests_.empty()) end_open_choices(*requests_.begin()->second, FinishReason::kCancelled);
+  ended_.clear();
+  publish_snapshot();
+}
+
+void Engine::Impl::step() {
+  take_mail();
+  if (stop_requested_) return;
+  expire_deadlines();
+  admit_waiting();
+  if (schedule_rows()) {
+    run_batch();
+  }
+  publish_snapshot();
+  ended_.clear();
+}
+
+// Nothing to do: look after the books, then sleep until there is mail.
+void Engine::Impl::rest() {
+  last_end_at_ = -1;
+  verify_ledger();
+  inbox_.wait();
+}
+
+bool Engine::Impl::schedule_rows() {
+  std::vector<Runnable> runnables;
+  runnables.reserve(running_.size());
+  for (const Running& entry : running_) {
+    const Sequence& sequence = *entry.sequence;
+    runnables.push_back(Runnable{
+        .pending_rows = sequence.pending(),
+        .decoding = sequence.decoding(),
+        .scores_prompt = entry.request->request().prompt_logprobs && sequence.choice() == 0,
+        .age_order = entry.age_order,
+        .last_step = sequence.last_step});
+  }
+  const std::vector<std::uint32_t> rows = schedule(runnables, options_.step_token_budget);
+  scheduled_.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i] > 0)
+      scheduled_.push_back(ScheduledSequence{
+          .request = running_[i].request, .sequence = running_[i].sequence, .row_count = rows[i]});
+  return !scheduled_.empty();
+}
+
+void Engine::Impl::run_batch() {
+  ++steps_;
+  for (ScheduledSequence& entry : scheduled_) {
+    entry.sequence->last_step = steps_;
+    entry.request->note_first_step(now_);
+  }
+  builder_.build(scheduled_, now_, batch_);
+  Result<void> ran = parts_.executor->run(batch_, output_);
+  const Tick began_at = std::exchange(now_, parts_.clock->now());
+  metrics_.count_step(now_ - began_at);
+  if (ran) {
+    take_results();
+  } else {
+    fail_batch(ran.error());
+  }
+}
+
+void Engine::Impl::publish_snapshot() {
+  const kv::LedgerCounts counts = ledger_.counts();
+  metrics_.update_ledger(ledger_.totals(), counts);
+  metrics_.set_load(static_cast<std::uint32_t>(running_.size()), inbox_.waiting());
+  std::lock_guard lock(snapshot_mutex_);
+  snapshot_.running = static_cast<std::uint32_t>(running_.size());
+  snapshot_.blocks = counts;
+  snapshot_.totals = ledger_.totals();
+  snapshot_.generated_tokens = generated_tokens_;
+  snapshot_.computed_prompt_tokens = computed_prompt_tokens_;
+  snapshot_.steps = steps_;
+  snapshot_end_gap_s_ = end_gap_s_;
+}
+
+void Engine::Impl::verify_ledger() {
+  if (idle_count_++ % kVerifyEvery != 0) return;
+  const std::string broken = ledger_.verify();
+  CHECK(broken.empty(), str_cat("the ledger is broken: ", broken));
+  CHECK(ledger_.counts().sequences == 0, "blocks are held although nothing runs");
+}
+
+// ---- the public face
+
+Engine::Engine(const EngineParts& parts, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(parts, options)) {}
+Engine::~Engine() = default;
+void Engine::start() {
+  impl_->start();
+}
+Result<RequestId> Engine::submit(GenerateRequest request, std::shared_ptr<OutputStream> stream) {
+  return impl_->submit(std::move(request), std::move(stream));
+}
+void Engine::cancel(RequestId id) {
+  impl_->cancel(id);
+}
+void Engine::drain() {
+  impl_->drain();
+}
+bool Engine::drained() const {
+  return impl_->drained();
+}
+void Engine::stop() {
+  impl_->stop();
+}
+EngineSnapshot Engine::snapshot() const {
+  return impl_->snapshot();
+}
+double Engine::estimated_wait_s() const {
+  return impl_->estimated_wait_s();
+}
+
+}  // namespace refrain::engine

@@ -1,0 +1,117 @@
+// How requests come in: mail, deadlines, and the admission of waiting choices. Engine thread.
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "engine/engine_impl.h"
+
+namespace refrain::engine {
+namespace {
+
+// Requests without a seed differ from each other, and a run can be repeated with one default seed.
+std::uint64_t seed_of(const GenerateRequest& request, std::uint64_t default_seed) {
+  if (request.sampling.seed) return *request.sampling.seed;
+  const std::uint64_t parts[2] = {default_seed, to_int(request.id)};
+  return hash_bytes(std::as_bytes(std::span(parts))).low;
+}
+
+}  // namespace
+
+void Engine::Impl::take_mail() {
+  now_ = parts_.clock->now();
+  Inbox::Mail mail = inbox_.take();
+  for (Incoming& incoming : mail.requests) accept(std::move(incoming));
+  for (const RequestId id : mail.cancelled) {
+    const auto found = requests_.find(to_int(id));
+    if (found != requests_.end()) end_open_choices(*found->second, FinishReason::kCancelled);
+  }
+  stop_requested_ = mail.stop;
+}
+
+void Engine::Impl::accept(Incoming incoming) {
+  const std::uint64_t seed = seed_of(incoming.request, options_.default_seed);
+  auto request = std::make_unique<ActiveRequest>(std::move(incoming.request),
+                                                 std::move(incoming.stream), incoming.submitted_at);
+  request->create_choices(next_sequence_, seed);
+  next_sequence_ += request->choices().size();
+  // The other choices follow once the prompt is computed: then they find it in the cache.
+  queue_.push_back(request->request().tenant, request->first_choice());
+  requests_.emplace(to_int(request->id()), std::move(request));
+  admit_again_ = true;
+}
+
+void Engine::Impl::queue_siblings(ActiveRequest& request) {
+  auto& choices = request.choices();
+  for (std::size_t i = choices.size() - 1; i > 0; --i)
+    queue_.push_front(request.request().tenant, *choices[i]);
+  admit_again_ = true;
+}
+
+void Engine::Impl::expire_deadlines() {
+  std::vector<ActiveRequest*> expired;
+  for (auto& [id, request] : requests_) {
+    const Tick deadline = request->request().deadline;
+    if (deadline != 0 && now_ >= deadline) expired.push_back(request.get());
+  }
+  for (ActiveRequest* request : expired) {
+    if (request->sampled_any()) {
+      end_open_choices(*request, FinishReason::kDeadline);
+    } else {
+      fail_request(*request, Error{Code::kDeadline, "the time allowed for this request is over",
+                                   "allow more time or try again when less is waiting"});
+    }
+  }
+}
+
+void Engine::Impl::admit_waiting() {
+  if (queue_.empty() || (!admit_again_ && !running_.empty())) return;
+  admit_again_ = false;
+  queue_.admit([this](Sequence& sequence) { return try_admit(sequence); });
+  // Only now: failing a request takes its other choices out of the queue.
+  for (Refusal& refusal : std::exchange(refusals_, {}))
+    if (!refusal.request->ended()) fail_request(*refusal.request, std::move(refusal.error));
+}
+
+kv::ReusePlan Engine::Impl::plan_for(const ActiveRequest& request, const Sequence& sequence) const {
+  const Hash128& salt = request.request().salt;
+  const kv::CacheSpace space = hash_chain(parts_.cache_root, std::as_bytes(std::span(&salt, 1)));
+  if (request.matches_cache(sequence)) return ledger_.plan(space, request.request().prompt);
+  kv::ReusePlan fresh;
+  fresh.space = space;
+  fresh.tokens = request.request().prompt;
+  fresh.spans = {kv::Span{0, static_cast<Position>(fresh.tokens.size()), kv::Provenance::kFresh}};
+  fresh.reason = kv::MissReason::kDisabled;
+  return fresh;
+}
+
+WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
+  using Verdict = WaitingQueue::Verdict;
+  if (running_.size() >= options_.max_running) return Verdict::kFull;
+  ActiveRequest& request = *requests_.at(to_int(sequence.request_id()));
+  const kv::ReusePlan plan = plan_for(request, sequence);
+  const std::uint32_t worst_case = sequence.prompt_tokens() + request.request().max_tokens;
+  Result<kv::Admission> admission = ledger_.admit(sequence.id(), plan, worst_case, now_);
+  if (admission) {
+    for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
+    note_admission(request, sequence, *admission, plan.reason);
+    return Verdict::kAdmitted;
+  }
+  // With nothing running there is nothing to wait for.
+  if (admission.error().code == Code::kUnavailable && !running_.empty()) return Verdict::kNotNow;
+  refusals_.push_back(Refusal{&request, admission.error()});
+  return Verdict::kEnded;
+}
+
+void Engine::Impl::note_admission(ActiveRequest& request, Sequence& sequence,
+                                  const kv::Admission& admission, kv::MissReason reason) {
+  sequence.admitted(admission.cached_tokens);
+  running_.push_back(Running{&request, &sequence, next_age_++});
+  if (sequence.choice() == 0) {
+    request.note_admitted(now_, admission.cached_tokens, reason);
+    inbox_.left_waiting(request.request().tenant);
+  } else {
+    metrics_.count_sibling(sequence.prompt_tokens(), admission.cached_tokens);
+  }
+}
+
+}  // namespace refrain::engine

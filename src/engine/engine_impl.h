@@ -1,0 +1,127 @@
+// Engine::Impl: the engine thread's state. Methods stand in three files:
+//   engine.cpp          public calls, the thread and the step
+//   engine_admission.cpp  mail, deadlines, admission of waiting choices
+//   engine_results.cpp  what a step produced: tokens, ends, errors
+//
+// Everything is used by the engine thread only, except inbox_ (locks itself), limits_ (constant)
+// and snapshot_ (own lock).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/active_request.h"
+#include "engine/batch_builder.h"
+#include "engine/engine.h"
+#include "engine/engine_metrics.h"
+#include "engine/inbox.h"
+#include "engine/request_check.h"
+#include "engine/waiting_queue.h"
+#include "model/batch.h"
+
+namespace refrain::engine {
+
+class Engine::Impl {
+ public:
+  Impl(const EngineParts& parts, const EngineOptions& options);
+  ~Impl();
+
+  // ---- any thread
+  void start();
+  void stop();
+  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
+  void cancel(RequestId id) { inbox_.cancel(id); }
+  void drain() { inbox_.drain(); }
+  bool drained() const { return inbox_.drained(); }
+  EngineSnapshot snapshot() const;
+  double estimated_wait_s() const;
+
+ private:
+  struct Running {
+    ActiveRequest* request;
+    Sequence* sequence;
+    std::uint64_t age_order;
+  };
+  struct Refusal {
+    ActiveRequest* request;
+    Error error;
+  };
+
+  // ---- the thread and the step (engine.cpp)
+  void run_thread();
+  void step();
+  void rest();
+  bool schedule_rows();
+  void run_batch();
+  void publish_snapshot();
+  void verify_ledger();
+
+  // ---- admission (engine_admission.cpp)
+  void take_mail();
+  void accept(Incoming incoming);
+  void expire_deadlines();
+  void admit_waiting();
+  WaitingQueue::Verdict try_admit(Sequence& sequence);
+  kv::ReusePlan plan_for(const ActiveRequest& request, const Sequence& sequence) const;
+  void note_admission(ActiveRequest& request, Sequence& sequence, const kv::Admission& admission,
+                      kv::MissReason reason);
+  void queue_siblings(ActiveRequest& request);
+
+  // ---- results and ends (engine_results.cpp)
+  void take_results();
+  Result<void> take_result(const ScheduledSequence& entry);
+  Result<void> read_prompt_results(const ScheduledSequence& entry);
+  void commit_rows(const ScheduledSequence& entry);
+  void prompt_done(ActiveRequest& request);
+  Result<void> take_token(ActiveRequest& request, Sequence& sequence, const Sample& sample);
+  void fail_batch(const Error& error);
+  void end_choice(ActiveRequest& request, Sequence& sequence, FinishReason reason);
+  void end_open_choices(ActiveRequest& request, FinishReason reason);
+  void fail_request(ActiveRequest& request, Error error);
+  void close_request(ActiveRequest& request);
+  void give_back(ActiveRequest& request, Sequence& sequence);
+  std::span<float> logits_row(std::size_t row);
+
+  const EngineParts parts_;
+  const EngineOptions options_;
+  const RequestLimits limits_;
+  kv::Ledger& ledger_;
+  EngineMetrics metrics_;
+  Inbox inbox_;
+  std::thread thread_;
+  std::mutex life_mutex_;  // start() and stop()
+  bool stopped_ = false;
+
+  bool stop_requested_ = false;
+  Tick now_ = 0;  // of this step; read again after the batch has run
+  std::unordered_map<std::uint64_t, std::unique_ptr<ActiveRequest>> requests_;
+  std::vector<std::unique_ptr<ActiveRequest>> ended_;  // kept until the step is over
+  WaitingQueue queue_;
+  bool admit_again_ = false;       // something changed since the queue was tried last
+  std::vector<Refusal> refusals_;  // of the admission round in progress
+  std::vector<Running> running_;
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t next_age_ = 1;
+  std::uint64_t idle_count_ = 0;
+
+  BatchBuilder builder_;
+  std::vector<ScheduledSequence> scheduled_;
+  model::Batch batch_;
+  model::BatchOutput output_;
+
+  std::uint64_t generated_tokens_ = 0;
+  std::uint64_t computed_prompt_tokens_ = 0;
+  std::uint64_t steps_ = 0;
+  Tick last_end_at_ = -1;   // -1: nothing ended since the engine was idle
+  double end_gap_s_ = 1.0;  // smoothed time between two ends of requests
+
+  mutable std::mutex snapshot_mutex_;
+  EngineSnapshot snapshot_;
+  double snapshot_end_gap_s_ = 1.0;
+};
+
+}  // namespace refrain::engine

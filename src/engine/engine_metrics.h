@@ -1,0 +1,44 @@
+// EngineMetrics: feeds the metrics that belong to the engine. Cache figures come from the ledger's
+// totals, prompt figures from the usage that each finished request reports, so that metrics, usage
+// and ledger cannot drift apart. Engine thread, except count_received() and count_rejected().
+//
+// What is counted where:
+//   prompt_tokens*          usage of requests that ended with an answer (not aborted, not failed)
+//   prefix_cache_*          every admitted prompt, once per request: further choices of a request
+//                           find its own prompt, which is no hit
+//   generation_tokens       every token when it is sampled
+//   latency histograms      requests that ended by stop or length
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "engine/active_request.h"
+#include "kv/ledger.h"
+#include "metrics/registry.h"
+
+namespace refrain::engine {
+
+class EngineMetrics {
+ public:
+  explicit EngineMetrics(metrics::Registry* registry) : registry_(registry) {}
+
+  void count_received();  // any thread
+  void count_rejected();  // any thread
+
+  void count_step(Tick duration);
+  void count_token(Tick gap_since_last, bool first);
+  // A further choice of a running request was admitted.
+  void count_sibling(std::uint32_t prompt_tokens, std::uint32_t cached_tokens);
+  void count_end(const ActiveRequest& request, Tick now);
+  void update_ledger(const kv::LedgerTotals& totals, const kv::LedgerCounts& counts);
+  void set_load(std::uint32_t running, std::uint32_t waiting);
+
+ private:
+  metrics::Registry* registry_;        // may be null
+  kv::LedgerTotals reported_;          // totals at the last update
+  std::uint64_t sibling_queried_ = 0;  // since the last update
+  std::uint64_t sibling_hit_ = 0;
+};
+
+}  // namespace refrain::engine

@@ -1,0 +1,59 @@
+#include "engine/request_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/str.h"
+
+namespace refrain::engine {
+namespace {
+
+Error invalid(std::string message, std::string hint, std::string field) {
+  return Error{Code::kInvalidArgument, std::move(message), std::move(hint), std::move(field)};
+}
+
+Result<void> check_tokens(const TokenList& tokens, std::uint32_t vocabulary_size,
+                          const char* field) {
+  for (const TokenId token : tokens)
+    if (to_int(token) < 0 || static_cast<std::uint32_t>(to_int(token)) >= vocabulary_size)
+      return invalid(str_cat("token ", to_int(token), " is not in the vocabulary of ",
+                             vocabulary_size, " tokens"),
+                     "use token ids of this model; /tokenize gives them", field);
+  return {};
+}
+
+Result<void> fit_context(GenerateRequest& request, const RequestLimits& limits) {
+  const bool pool_is_smaller = limits.max_context == 0 || limits.pool_tokens < limits.max_context;
+  const std::uint32_t room = pool_is_smaller ? limits.pool_tokens : limits.max_context;
+  const bool generates = request.task == Task::kGenerate && request.max_tokens > 0;
+  const std::size_t prompt = request.prompt.size();
+  if (prompt + (generates ? 1 : 0) > room)
+    return Error{Code::kContextLength,
+                 str_cat("prompt has ", prompt, " tokens, ",
+                         pool_is_smaller ? "the KV budget holds " : "context holds ", room),
+                 pool_is_smaller ? "shorten the prompt or raise the KV budget"
+                                 : "shorten the prompt; it must leave room for one new token",
+                 "prompt"};
+  if (request.task == Task::kEmbed) request.max_tokens = 0;
+  request.max_tokens = std::min(request.max_tokens, room - static_cast<std::uint32_t>(prompt));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_and_fit(GenerateRequest& request, const RequestLimits& limits) {
+  if (request.prompt.empty())
+    return invalid("the prompt has no tokens", "send at least one token", "prompt");
+  RETURN_IF_ERROR(check_tokens(request.prompt, limits.vocabulary_size, "prompt"));
+  RETURN_IF_ERROR(check_tokens(request.stop_tokens, limits.vocabulary_size, "stop_token_ids"));
+  RETURN_IF_ERROR(request.sampling.validate(limits.vocabulary_size));
+  if (request.choice_count < 1 || request.choice_count > kMaxChoices)
+    return invalid(str_cat("`n` is ", request.choice_count, ", allowed is 1 to ", kMaxChoices),
+                   "ask for fewer choices", "n");
+  if (std::any_of(request.stop.begin(), request.stop.end(),
+                  [](const std::string& text) { return text.empty(); }))
+    return invalid("a stop string is empty", "leave `stop` out instead", "stop");
+  return fit_context(request, limits);
+}
+
+}  // namespace refrain::engine
