@@ -141,7 +141,8 @@ void Ledger::Impl::append(SequenceId id, std::span<const TokenId> tokens, Tick n
 
 void Ledger::Impl::commit(SequenceId id) {
   Sequence& running = sequence(id);
-  let_go_of_source(running);
+  if (running.length == running.committed) return;
+  let_go_of_source(running);  // a step has run, so the copy was made
   running.committed = running.length;
   if (options_.prefix_cache) publish_full_blocks(running);
   keep_cap();
