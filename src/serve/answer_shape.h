@@ -1,0 +1,50 @@
+// JSON of the parts that chat and completion answers share: usage, timings, logprobs, finish
+// reasons. Plain functions that write into a JsonWriter; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "serve/json_writer.h"
+
+namespace refrain::serve {
+
+// {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details":
+// {"cached_tokens"},
+//  "refrain": {"provenance": {"exact", "computed"}, "miss_reason"}}
+void write_usage(JsonWriter& out, const engine::Usage& usage);
+// {"queue_ms", "prefill_ms", "ttft_ms", "decode_ms", "tpot_ms", "prompt_tokens_computed",
+//  "tokens_per_second"}
+void write_timings(JsonWriter& out, const engine::Timings& timings, const engine::Usage& usage);
+
+// "stop" | "length" | "error"; deadline and cancellation cut the text, as "length" does.
+std::string_view finish_reason_text(engine::FinishReason reason);
+std::string_view miss_reason_text(kv::MissReason reason);
+
+// Chat form: {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}]}
+void write_chat_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items);
+
+// Completion form: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. `text_offset`
+// counts characters from the beginning of the answer's text; it is carried over from piece to
+// piece. `top_count` 0 gives top_logprobs null.
+void write_completion_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items,
+                               std::int32_t top_count, std::size_t* text_offset);
+
+// Sums the usage of several engine requests behind one call; timings are those of the first.
+class CallTotals {
+ public:
+  void add(const engine::TokenEvent& finished);
+  const engine::Usage& usage() const { return usage_; }
+  const engine::Timings& timings() const { return timings_; }
+
+ private:
+  engine::Usage usage_;
+  engine::Timings timings_;
+  bool any_ = false;
+};
+
+}  // namespace refrain::serve

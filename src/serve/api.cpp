@@ -1,0 +1,259 @@
+// See api.h. tokenize() and detokenize() are in tokenize.cpp.
+#include "serve/api.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "base/str.h"
+#include "serve/chat_reply.h"
+#include "serve/completion_reply.h"
+#include "serve/embeddings.h"
+
+namespace refrain::serve {
+namespace {
+
+std::int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t process_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+std::size_t longest_token(const text::Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::size_t id = 0; id < tokenizer.size(); ++id)
+    longest =
+        std::max(longest, tokenizer.piece(TokenId{static_cast<std::int32_t>(id)}, true).size());
+  return longest;
+}
+
+constexpr std::string_view kToolCallEnd = "</tool_call>";
+
+}  // namespace
+
+Api::Api(const ServerParts& parts, const ServerOptions& options)
+    : parts_(parts),
+      options_(options),
+      fingerprint_(
+          "fp_" +
+          to_hex(hash_text(str_cat(parts.model_name, '\0', parts.exactness))).substr(0, 10)),
+      longest_token_bytes_(longest_token(*parts.tokenizer)),
+      ids_(process_seed()) {}
+
+AnswerIdentity Api::identity(std::string_view id_prefix) {
+  return AnswerIdentity{ids_.next(id_prefix), unix_now_s(), parts_.model_name, fingerprint_};
+}
+
+Result<Prepared> Api::prepare(const Route& route, const HttpRequest& request,
+                              const Caller& caller) {
+  ASSIGN_OR_RETURN(const Json body,
+                   parse_json(request.body, {.max_depth = options_.max_json_depth}));
+  switch (route.endpoint) {
+    case Endpoint::kChatCompletions:
+      return chat(body, caller);
+    case Endpoint::kCompletions:
+      return completions(body, caller);
+    case Endpoint::kEmbeddings:
+      return embeddings(body, caller);
+    case Endpoint::kTokenize:
+      return tokenize(body);
+    case Endpoint::kDetokenize:
+      return detokenize(body);
+    default:
+      return Error{Code::kInternal, "this endpoint takes no body"};
+  }
+}
+
+Result<void> Api::compile_grammar(PreparedCall& call) {
+  if (!call.grammar.has_value()) return {};
+  ASSIGN_OR_RETURN(const auto grammar, parts_.grammars->compile(*call.grammar));
+  for (engine::GenerateRequest& request : call.requests) request.grammar = grammar;
+  call.grammar.reset();
+  return {};
+}
+
+Result<void> Api::check_model(const std::string& name) const {
+  const auto& aliases = parts_.model_aliases;
+  if (options_.any_model_name || name.empty() || name == parts_.model_name ||
+      std::find(aliases.begin(), aliases.end(), name) != aliases.end())
+    return {};
+  return Error{Code::kNotFound,
+               str_cat("the model `", to_valid_utf8(name.substr(0, 100)), "` does not exist"),
+               str_cat("this server serves `", parts_.model_name, "`; `model` may be left out"),
+               "model"};
+}
+
+Result<void> Api::check_length(std::size_t text_bytes, std::string_view field) const {
+  const std::size_t fewest_tokens = text_bytes / longest_token_bytes_;
+  if (fewest_tokens <= parts_.max_context) return {};
+  return Error{Code::kContextLength,
+               str_cat("the prompt has more than ", fewest_tokens,
+                       " tokens; the maximum context length is ", parts_.max_context, " tokens"),
+               "shorten the prompt, or start the server with a larger --max-context",
+               std::string(field)};
+}
+
+Result<std::uint32_t> Api::fit_max_tokens(std::size_t prompt_tokens,
+                                          std::optional<std::uint32_t> wanted,
+                                          std::string_view field) const {
+  const std::uint32_t most = std::min(wanted.value_or(options_.max_tokens), options_.max_tokens);
+  const std::uint32_t least = most == 0 ? 0 : 1;
+  if (prompt_tokens + least > parts_.max_context)
+    return Error{
+        Code::kContextLength,
+        str_cat("the prompt has ", prompt_tokens, " tokens; the maximum context length is ",
+                parts_.max_context, " tokens, answer included"),
+        "shorten the prompt, or start the server with a larger --max-context", std::string(field)};
+  return std::min(most, parts_.max_context - static_cast<std::uint32_t>(prompt_tokens));
+}
+
+Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
+                                              const GenerationFields& fields, const Caller& caller,
+                                              std::string_view field) const {
+  if (prompt.tokens.empty())
+    return Error{Code::kInvalidArgument, str_cat("`", field, "` holds no token"), "",
+                 std::string(field)};
+  engine::GenerateRequest request;
+  ASSIGN_OR_RETURN(request.max_tokens,
+                   fit_max_tokens(prompt.tokens.size(), fields.max_tokens, field));
+  RETURN_IF_ERROR(fields.sampling.validate(parts_.tokenizer->size()));
+  request.prompt = std::move(prompt.tokens);
+  request.message_begin = std::move(prompt.message_begin);
+  request.sampling = fields.sampling;
+  request.choice_count = fields.choice_count;
+  request.stop = fields.stop;
+  request.ignore_eos = fields.ignore_eos;
+  request.use_cache = fields.use_cache;
+  request.tenant = caller.tenant;
+  request.salt = caller.salt;
+  if (!fields.cache_salt.empty())
+    request.salt = hash_chain(caller.salt, std::as_bytes(std::span(fields.cache_salt)));
+  if (options_.request_timeout_s > 0)
+    request.deadline = parts_.clock->now() + options_.request_timeout_s * kSecond;
+  return request;
+}
+
+Result<text::EncodedPrompt> Api::encode_chat(const ChatRequest& request) const {
+  if (parts_.chat_template == nullptr)
+    return Error{Code::kUnsupported, "this model has no chat template",
+                 "use /v1/completions, or start the server with --chat-template FILE", "messages"};
+  std::size_t text_bytes = 0;
+  for (const text::ChatMessage& message : request.messages) text_bytes += message.content.size();
+  RETURN_IF_ERROR(check_length(text_bytes, "messages"));
+  text::RenderInput input;
+  input.messages = request.messages;
+  input.tools_json = request.tools.tools_json;
+  input.add_generation_prompt = request.add_generation_prompt;
+  input.continue_final_message = request.continue_final_message;
+  input.now_unix_s = unix_now_s();
+  input.extra_json = request.template_kwargs_json;
+  Result<text::Prompt> prompt = parts_.chat_template->render(input);
+  if (!prompt.ok()) {
+    Error error = prompt.error();
+    if (error.field.empty()) error.field = "messages";
+    return error;
+  }
+  return parts_.tokenizer->encode_prompt(*prompt);
+}
+
+Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
+  ASSIGN_OR_RETURN(ChatRequest request,
+                   read_chat_request(body, options_.max_choices, options_.default_sampling));
+  RETURN_IF_ERROR(check_model(request.generation.model));
+  ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
+  const bool may_call = request.tools.may_call();
+  // Without parallel calls, the end of the first one ends the answer.
+  if (may_call && !request.tools.parallel && !request.tools.grammar.has_value())
+    request.generation.stop.emplace_back(kToolCallEnd);
+  ASSIGN_OR_RETURN(engine::GenerateRequest generate_request,
+                   generate(std::move(prompt), request.generation, caller, "messages"));
+  ChatReplyOptions reply;
+  reply.identity = identity("chatcmpl-");
+  reply.stream = request.generation.stream;
+  reply.include_usage = request.generation.include_usage;
+  reply.return_progress = request.generation.return_progress;
+  reply.logprobs = request.generation.sampling.top_logprobs >= 0;
+  reply.parse_tool_calls = may_call;
+  reply.choice_count = request.generation.choice_count;
+  PreparedCall call;
+  call.id = reply.identity.id;
+  call.stream = reply.stream;
+  call.grammar = std::move(request.tools.grammar);
+  call.requests.push_back(std::move(generate_request));
+  call.reply = std::make_unique<ChatReply>(std::move(reply), ids_);
+  return Prepared{.call = std::move(call)};
+}
+
+Result<text::EncodedPrompt> Api::encode_input(const PromptInput& input, bool parse_special,
+                                              std::string_view field) const {
+  text::EncodedPrompt prompt;
+  if (const std::string* text = std::get_if<std::string>(&input)) {
+    RETURN_IF_ERROR(check_length(text->size(), field));
+    prompt.tokens =
+        parts_.tokenizer->encode(*text, {.add_bos = true, .parse_special = parse_special});
+  } else {
+    prompt.tokens = std::get<TokenList>(input);
+  }
+  return prompt;
+}
+
+Result<Prepared> Api::completions(const Json& body, const Caller& caller) {
+  ASSIGN_OR_RETURN(const CompletionRequest request,
+                   read_completion_request(body, options_.max_choices, options_.default_sampling,
+                                           parts_.tokenizer->size()));
+  RETURN_IF_ERROR(check_model(request.generation.model));
+  PreparedCall call;
+  CompletionReplyOptions reply;
+  for (const PromptInput& input : request.prompts) {
+    ASSIGN_OR_RETURN(text::EncodedPrompt prompt,
+                     encode_input(input, request.parse_special, "prompt"));
+    if (request.echo) {
+      const std::string* text = std::get_if<std::string>(&input);
+      reply.echo_texts.push_back(text ? *text : parts_.tokenizer->decode(prompt.tokens, true));
+    }
+    ASSIGN_OR_RETURN(engine::GenerateRequest generate_request,
+                     generate(std::move(prompt), request.generation, caller, "prompt"));
+    generate_request.prompt_logprobs =
+        request.echo && request.generation.sampling.top_logprobs >= 0;
+    call.requests.push_back(std::move(generate_request));
+  }
+  reply.identity = identity("cmpl-");
+  reply.stream = request.generation.stream;
+  reply.include_usage = request.generation.include_usage;
+  reply.return_progress = request.generation.return_progress;
+  reply.top_logprobs = request.generation.sampling.top_logprobs;
+  reply.choice_count = request.generation.choice_count;
+  reply.prompt_count = static_cast<std::uint32_t>(request.prompts.size());
+  call.id = reply.identity.id;
+  call.stream = reply.stream;
+  call.reply = std::make_unique<CompletionReply>(std::move(reply));
+  return Prepared{.call = std::move(call)};
+}
+
+Result<Prepared> Api::embeddings(const Json& body, const Caller& caller) {
+  ASSIGN_OR_RETURN(const EmbeddingRequest request,
+                   read_embedding_request(body, parts_.tokenizer->size(), parts_.embedding_dim));
+  RETURN_IF_ERROR(check_model(request.model));
+  GenerationFields nothing_generated;
+  nothing_generated.max_tokens = 0;
+  PreparedCall call;
+  for (const PromptInput& input : request.inputs) {
+    ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_input(input, false, "input"));
+    ASSIGN_OR_RETURN(engine::GenerateRequest generate_request,
+                     generate(std::move(prompt), nothing_generated, caller, "input"));
+    generate_request.task = engine::Task::kEmbed;
+    call.requests.push_back(std::move(generate_request));
+  }
+  AnswerIdentity own = identity("embd-");
+  call.id = own.id;
+  call.reply =
+      std::make_unique<EmbeddingReply>(std::move(own), request.inputs.size(), request.base64);
+  return Prepared{.call = std::move(call)};
+}
+
+}  // namespace refrain::serve

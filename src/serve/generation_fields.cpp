@@ -1,0 +1,135 @@
+// See generation_fields.h.
+#include "serve/generation_fields.h"
+
+#include <charconv>
+
+#include "base/str.h"
+
+namespace refrain::serve {
+namespace {
+
+constexpr std::int64_t kNoUpperLimit = std::numeric_limits<std::int64_t>::max();
+
+void read_seed(FieldReader& read, std::optional<std::uint64_t>* seed) {
+  const Json* member = read.any("seed");
+  if (member == nullptr) return;
+  if (const auto* natural = std::get_if<std::uint64_t>(&member->value)) {
+    *seed = *natural;  // 2^63 .. 2^64 - 1
+    return;
+  }
+  std::int64_t value = 0;
+  // -1 is what clients of other servers send for "any seed".
+  if (read.integer("seed", -1, kNoUpperLimit, &value) && value >= 0)
+    *seed = static_cast<std::uint64_t>(value);
+}
+
+void add_stop(FieldReader& read, const Json& item, std::vector<std::string>* stop) {
+  const std::string* text = item.text();
+  if (text == nullptr) {
+    read.fail("stop", str_cat("must be a string or an array of strings, not ", item.kind_name()));
+  } else if (text->empty()) {
+    read.fail("stop", "must not hold an empty string");
+  } else if (text->size() > kMaxStopBytes) {
+    read.fail("stop",
+              str_cat("holds a string of ", text->size(), " bytes; at most ", kMaxStopBytes));
+  } else {
+    stop->push_back(*text);
+  }
+}
+
+void read_stop(FieldReader& read, std::vector<std::string>* stop) {
+  const Json* member = read.any("stop");
+  if (member == nullptr) return;
+  const JsonArray* items = member->array();
+  if (items == nullptr) {
+    // A lone "" is what form-based clients send for "no stop string"; inside a list it is a
+    // mistake.
+    if (member->text() == nullptr || !member->text()->empty()) add_stop(read, *member, stop);
+    return;
+  }
+  if (items->size() > kMaxStopStrings) {
+    read.fail("stop", str_cat("holds ", items->size(), " strings; at most ", kMaxStopStrings));
+    return;
+  }
+  for (const Json& item : *items) add_stop(read, item, stop);
+}
+
+void read_logit_bias(FieldReader& read, std::vector<engine::LogitBias>* bias) {
+  const Json* member = read.object("logit_bias");
+  if (member == nullptr) return;
+  constexpr std::size_t kMaxBiases = 1024;
+  if (member->object()->size() > kMaxBiases) {
+    read.fail("logit_bias", str_cat("holds more than ", kMaxBiases, " tokens"));
+    return;
+  }
+  FieldReader items(*member, read.path_of("logit_bias"));
+  for (const JsonMember& item : *member->object()) {
+    std::int32_t id = -1;
+    const char* end = item.name.data() + item.name.size();
+    const auto parsed = std::from_chars(item.name.data(), end, id);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || id < 0) {
+      read.fail("logit_bias",
+                str_cat("has the key `", item.name.substr(0, 40), "`, which is not a token id"));
+      return;
+    }
+    float value = 0;
+    items.number(item.name, -100, 100, &value);
+    bias->push_back(engine::LogitBias{TokenId{id}, value});
+  }
+  if (items.failed()) {
+    Error error = items.error();
+    error.field = read.path_of("logit_bias");
+    read.fail(std::move(error));
+  }
+}
+
+void read_sampling(FieldReader& read, engine::SamplingParams* sampling) {
+  read.number("temperature", 0, 100, &sampling->temperature);
+  read.number("top_p", 0, 1, &sampling->top_p);
+  // OpenAI accepts 0 and means "the best token only".
+  if (sampling->top_p <= 0) sampling->top_p = 1e-6F;
+  read.number("min_p", 0, 1, &sampling->min_p);
+  if (sampling->min_p >= 1.0F) read.fail("min_p", "must be less than 1");
+  read.integer_into("top_k", -1, std::numeric_limits<std::int32_t>::max(), &sampling->top_k);
+  for (const std::string_view name : {"repeat_penalty", "repetition_penalty"}) {
+    read.number(name, 0, 100, &sampling->repetition_penalty);
+    if (read.any(name) != nullptr && sampling->repetition_penalty <= 0)
+      read.fail(name, "must be greater than 0");
+  }
+  read.number("presence_penalty", -2, 2, &sampling->presence_penalty);
+  read.number("frequency_penalty", -2, 2, &sampling->frequency_penalty);
+  read_logit_bias(read, &sampling->logit_bias);
+  read_seed(read, &sampling->seed);
+}
+
+void read_max_tokens(FieldReader& read, std::optional<std::uint32_t>* max_tokens) {
+  for (const std::string_view name : {"max_tokens", "max_completion_tokens"}) {
+    std::int64_t value = 0;
+    if (read.integer(name, 0, kNoUpperLimit, &value))
+      *max_tokens = static_cast<std::uint32_t>(
+          std::min<std::int64_t>(value, std::numeric_limits<std::uint32_t>::max()));
+  }
+}
+
+}  // namespace
+
+void read_generation_fields(FieldReader& read, std::uint32_t max_choices,
+                            GenerationFields* fields) {
+  read.text("model", &fields->model);
+  read_sampling(read, &fields->sampling);
+  read_max_tokens(read, &fields->max_tokens);
+  read.integer_into("n", 1, max_choices, &fields->choice_count);
+  read_stop(read, &fields->stop);
+  read.boolean("ignore_eos", &fields->ignore_eos);
+  read.boolean("stream", &fields->stream);
+  if (const Json* options = read.object("stream_options")) {
+    FieldReader inner(*options, read.path_of("stream_options"));
+    inner.boolean("include_usage", &fields->include_usage);
+    if (inner.failed()) read.fail(inner.error());
+  }
+  read.boolean("return_progress", &fields->return_progress);
+  read.boolean("cache_prompt", &fields->use_cache);
+  read.text("cache_salt", &fields->cache_salt);
+}
+
+}  // namespace refrain::serve

@@ -1,0 +1,35 @@
+// What chat and completion requests have in common: sampling, lengths, stops, streaming. Reads the
+// fields of a body into plain data; every fault names its field. Plain functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/sampling.h"
+#include "serve/field_reader.h"
+
+namespace refrain::serve {
+
+inline constexpr std::size_t kMaxStopStrings = 16;
+inline constexpr std::size_t kMaxStopBytes = 4096;
+
+struct GenerationFields {
+  std::string model;  // "" = not given
+  engine::SamplingParams sampling;
+  std::optional<std::uint32_t> max_tokens;  // absent = server default; clamped later
+  std::uint32_t choice_count = 1;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool return_progress = false;  // extension: prompt progress in the stream
+  bool use_cache = true;         // extension: cache_prompt
+  std::string cache_salt;        // extension: own cache space
+};
+
+// Everything but logprobs, whose form differs between the two endpoints.
+void read_generation_fields(FieldReader& read, std::uint32_t max_choices, GenerationFields* fields);
+
+}  // namespace refrain::serve

@@ -1,0 +1,604 @@
+// See http_server.h. Sockets, coroutines and time-outs; what is said over them is decided
+// elsewhere.
+//
+//   accept -> Connection::run:  { head -> door -> body -> page | prepare -> Call::step* }* ->
+//   linger
+//
+// Each connection's coroutine runs on its own strand. Timeouts are Beast's: when one passes, the
+// socket is closed and the pending operation ends with an error, which ends the connection.
+#include "serve/http_server.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/asio.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "serve/error_shape.h"
+
+namespace refrain::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr milliseconds kPollInterval(250);        // how soon a client's leaving is noticed
+constexpr seconds kLingerTime(2);                 // for a client to read our last answer
+constexpr std::size_t kLingerBytes = 4U << 20U;   // of a refused body, read and dropped
+constexpr std::size_t kWritePiece = 256U << 10U;  // a write time-out counts per piece
+constexpr std::size_t kHeavyBodyBytes = 256U << 10U;
+constexpr std::size_t kMaxOverload = 128;    // connections being told that there are too many
+constexpr std::size_t kOwnDescriptors = 64;  // not for connections
+
+// Where a coroutine sleeps until its call has news. On the connection's strand.
+struct Wakeup {
+  explicit Wakeup(const asio::any_io_executor& executor) : timer(executor) {}
+  asio::steady_timer timer;
+  bool signaled = false;
+};
+
+// Counts what is going on, so that a shutdown can wait for it.
+class Activity {
+ public:
+  class Mark {
+   public:
+    explicit Mark(Activity& activity) : activity_(activity) { activity_.change(1); }
+    ~Mark() { activity_.change(-1); }
+    Mark(const Mark&) = delete;
+    Mark& operator=(const Mark&) = delete;
+
+   private:
+    Activity& activity_;
+  };
+
+  bool wait_until_quiet(std::uint32_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    return quiet_.wait_for(lock, milliseconds(timeout_ms), [this] { return count_ == 0; });
+  }
+
+ private:
+  void change(int by) {
+    std::lock_guard lock(mutex_);
+    count_ += by;
+    if (count_ == 0) quiet_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable quiet_;
+  int count_ = 0;
+};
+
+// Runs `work` on a worker thread while this coroutine waits; other connections go on.
+asio::awaitable<void> run_on(asio::thread_pool& pool, std::function<void()> work) {
+  co_await asio::co_spawn(
+      pool.get_executor(),
+      [&work]() -> asio::awaitable<void> {
+        work();
+        co_return;
+      },
+      asio::use_awaitable);
+}
+
+struct Workers {
+  asio::thread_pool light{2};  // bodies of usual size
+  asio::thread_pool heavy{1};  // big bodies and grammars: they do not hold up the others
+};
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  explicit Impl(ServerCore& core) : core_(core), acceptor_(io_) {}
+  ~Impl() { stop(); }
+
+  Result<void> start();
+  std::uint16_t port() const { return port_; }
+  void close_idle();
+  bool wait_until_quiet(std::uint32_t ms) { return activity_.wait_until_quiet(ms); }
+  void stop();
+
+ private:
+  class Connection;
+
+  Result<void> listen();
+  asio::awaitable<void> accept_all();
+  asio::awaitable<void> refuse(tcp::socket socket);
+  void adopt(tcp::socket socket);
+  void forget(const Connection* connection);
+
+  ServerCore& core_;
+  Activity activity_;
+  asio::io_context io_;
+  Workers workers_;  // after io_: their unfinished work holds coroutines that live in io_
+  tcp::acceptor acceptor_;
+  std::uint16_t port_ = 0;
+  std::size_t max_connections_ = 0;
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;  // guards the two below
+  std::map<const Connection*, std::weak_ptr<Connection>> connections_;
+  std::size_t overload_count_ = 0;
+};
+
+class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, Impl& server)
+      : server_(server), core_(server.core_), stream_(std::move(socket)) {
+    buffer_.max_size(core_.options().max_header_bytes + (64U << 10U));
+  }
+  ~Connection() { server_.forget(this); }
+
+  asio::awaitable<void> run(std::shared_ptr<Connection> self);
+  // Any thread.
+  void post_close_if_idle() {
+    asio::post(stream_.get_executor(), [self = shared_from_this()] {
+      if (self->idle_ || self->lingering_) self->stream_.close();
+    });
+  }
+
+ private:
+  using Parser = http::request_parser<http::string_body>;
+
+  asio::awaitable<bool> serve_one(bool first);
+  asio::awaitable<bool> wait_for_request(bool first);
+  asio::awaitable<bool> read_head(Parser& parser);
+  asio::awaitable<bool> read_body(Parser& parser, HttpRequest& request, const Admission& admission);
+  asio::awaitable<bool> answer_call(HttpRequest& request, const Admission& admission);
+  asio::awaitable<bool> run_call(PreparedCall prepared, const HttpRequest& request,
+                                 const Admission& admission, TenantBoard::Ticket ticket);
+  asio::awaitable<bool> respond(HttpResponse response, const HttpRequest& request, bool keep_alive);
+  asio::awaitable<bool> refuse(const Error& error, const HttpRequest& request,
+                               const Admission& admission, bool keep_alive);
+  asio::awaitable<bool> write(std::string bytes);
+  asio::awaitable<void> linger();
+  PeerState peer_state();
+
+  static HttpRequest head_of(const Parser& parser);
+  static WireOptions wire_of(const HttpRequest& request, bool keep_alive) {
+    return {.keep_alive = keep_alive,
+            .head_only = request.method == "HEAD",
+            .http_1_0 = request.http_1_0};
+  }
+
+  Impl& server_;
+  ServerCore& core_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  bool idle_ = true;  // between two requests
+  bool lingering_ = false;
+};
+
+// ---- one connection
+
+asio::awaitable<void> HttpServer::Impl::Connection::run(std::shared_ptr<Connection> self) {
+  (void)self;  // keeps this object alive as long as its coroutine
+  try {
+    bool first = true;
+    while (co_await serve_one(first)) first = false;
+    co_await linger();
+  } catch (const std::exception& fault) {
+    // A fault of a library or of memory costs this connection, nothing else.
+    log_error(str_cat("connection ended by an exception: ", to_valid_utf8(fault.what())));
+  }
+  error_code ignored;
+  stream_.socket().close(ignored);
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::serve_one(bool first) {
+  if (!co_await wait_for_request(first)) co_return false;
+  const Activity::Mark busy(server_.activity_);
+  Parser parser;
+  parser.header_limit(static_cast<std::uint32_t>(core_.options().max_header_bytes));
+  parser.body_limit(boost::none);  // checked below, so that the refusal can have all its headers
+  if (!co_await read_head(parser)) co_return false;
+
+  HttpRequest request = head_of(parser);
+  const Admission admission = core_.door().admit(request);
+  const bool has_body = !parser.is_done();
+  if (admission.refusal.has_value()) {
+    if (has_body) core_.count_refused(admission.route);
+    co_return co_await respond(*admission.refusal, request, request.keep_alive && !has_body);
+  }
+  if (const auto closed = core_.closed(); closed.has_value() && request.method == "POST") {
+    core_.count_refused(admission.route);
+    co_return co_await refuse(*closed, request, admission, false);
+  }
+  if (!co_await read_body(parser, request, admission)) co_return false;
+  if (auto page = core_.page(admission.route)) {
+    page->headers.insert(page->headers.end(), admission.cors_headers.begin(),
+                         admission.cors_headers.end());
+    co_return co_await respond(std::move(*page), request, request.keep_alive);
+  }
+  co_return co_await answer_call(request, admission);
+}
+
+// Waits for the first byte, so that an idle connection and a slow head have their own time-outs.
+asio::awaitable<bool> HttpServer::Impl::Connection::wait_for_request(bool first) {
+  const ServerOptions& options = core_.options();
+  if (buffer_.size() == 0) {
+    if (!first && core_.closed().has_value()) co_return false;
+    idle_ = true;
+    stream_.expires_after(seconds(first ? options.header_timeout_s : options.idle_timeout_s));
+    const auto [fault, size] = co_await stream_.async_read_some(buffer_.prepare(4096), kAwait);
+    idle_ = false;
+    if (fault) co_return false;
+    buffer_.commit(size);
+  }
+  idle_ = false;
+  stream_.expires_after(seconds(options.header_timeout_s));
+  co_return true;
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::read_head(Parser& parser) {
+  const auto [fault, size] = co_await http::async_read_header(stream_, buffer_, parser, kAwait);
+  (void)size;
+  if (!fault) co_return true;
+  if (fault == http::error::header_limit || fault == http::error::buffer_overflow) {
+    co_await respond(
+        error_response_with_status(
+            431, Error{Code::kTooLarge, str_cat("the request head is larger than ",
+                                                core_.options().max_header_bytes, " bytes")}),
+        HttpRequest{}, false);
+  } else if (fault.category() == http::make_error_code(http::error::bad_method).category() &&
+             fault != http::error::end_of_stream && fault != http::error::partial_message) {
+    co_await respond(error_response(Error{Code::kInvalidArgument,
+                                          str_cat("this is not HTTP: ", fault.message())}),
+                     HttpRequest{}, false);
+  }
+  co_return false;
+}
+
+HttpRequest HttpServer::Impl::Connection::head_of(const Parser& parser) {
+  const auto& head = parser.get();
+  HttpRequest request;
+  request.method = std::string(head.method_string());
+  request.target = std::string(head.target());
+  request.http_1_0 = head.version() < 11;
+  request.keep_alive = head.keep_alive();
+  for (const auto& field : head)
+    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  return request;
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::read_body(Parser& parser, HttpRequest& request,
+                                                              const Admission& admission) {
+  if (parser.is_done()) co_return true;
+  const std::uint64_t limit = core_.options().max_body_bytes;
+  const auto length = parser.content_length();
+  const Error too_large{Code::kTooLarge, str_cat("the body is larger than ", limit, " bytes"),
+                        "start the server with a larger --max-body"};
+  if (length.has_value() && *length > limit) {
+    core_.count_refused(admission.route);
+    co_return co_await refuse(too_large, request, admission, false);
+  }
+  const ByteBudget::Share share = core_.bodies().take(length.value_or(limit));
+  if (!share) {
+    core_.count_refused(admission.route);
+    co_return co_await refuse(
+        Error{Code::kQueueFull, "too many large bodies are being sent at once"}, request, admission,
+        false);
+  }
+  if (equals_ignoring_case(request.header("Expect"), "100-continue") && !request.http_1_0)
+    if (!co_await write(std::string(kContinue))) co_return false;
+  parser.body_limit(limit);
+  stream_.expires_after(seconds(core_.options().body_timeout_s));
+  const auto [fault, size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
+  (void)size;
+  if (fault == http::error::body_limit) {
+    core_.count_refused(admission.route);
+    co_return co_await refuse(too_large, request, admission, false);
+  }
+  if (fault) co_return false;  // cut short, or too slow
+  request.body = std::move(parser.get().body());
+  co_return true;
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::answer_call(HttpRequest& request,
+                                                                const Admission& admission) {
+  stream_.expires_never();
+  // Taken by reference in the workers below, which are done before this frame goes on.
+  std::optional<Result<Prepared>> prepared;
+  std::optional<Result<TenantBoard::Ticket>> ticket;
+  ticket.emplace(core_.enter(admission.caller));
+  std::optional<Error> error;
+  if (!ticket->ok()) {
+    error = ticket->error();
+  } else {
+    Workers& workers = server_.workers_;
+    const bool heavy = request.body.size() > kHeavyBodyBytes;
+    co_await run_on(heavy ? workers.heavy : workers.light,
+                    [&] { prepared.emplace(core_.prepare(admission, request)); });
+    std::string().swap(request.body);
+    if (!prepared->ok()) {
+      error = prepared->error();
+    } else if ((*prepared)->call.has_value() && (*prepared)->call->grammar.has_value()) {
+      co_await run_on(workers.heavy, [&] {
+        const Result<void> compiled = core_.compile_grammar(*(*prepared)->call);
+        if (!compiled.ok()) error = compiled.error();
+      });
+    }
+  }
+  if (error.has_value()) {
+    core_.count_refused(admission.route);
+    co_return co_await refuse(*error, request, admission, request.keep_alive);
+  }
+  if ((*prepared)->call.has_value())
+    co_return co_await run_call(std::move(*(*prepared)->call), request, admission,
+                                std::move(**ticket));
+  HttpResponse response = std::move((*prepared)->response);
+  response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
+                          admission.cors_headers.end());
+  co_return co_await respond(std::move(response), request, request.keep_alive);
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::run_call(PreparedCall prepared,
+                                                             const HttpRequest& request,
+                                                             const Admission& admission,
+                                                             TenantBoard::Ticket ticket) {
+  const auto wakeup = std::make_shared<Wakeup>(stream_.get_executor());
+  const auto notify = [executor = stream_.get_executor(), weak = std::weak_ptr(wakeup)] {
+    asio::post(executor, [weak] {
+      if (const auto waiting = weak.lock()) {
+        waiting->signaled = true;
+        waiting->timer.cancel();
+      }
+    });
+  };
+  Call call(core_.environment(), std::move(prepared), wire_of(request, request.keep_alive),
+            admission.cors_headers, std::move(ticket), notify);
+  for (;;) {
+    Call::Step step = call.step(peer_state());
+    if (!step.bytes.empty() && !co_await write(std::move(step.bytes))) co_return false;
+    if (step.done) {
+      core_.count_response(step.status);
+      co_return step.keep_alive;
+    }
+    if (!wakeup->signaled) {
+      wakeup->timer.expires_after(kPollInterval);
+      co_await wakeup->timer.async_wait(kAwait);
+    }
+    wakeup->signaled = false;
+  }
+}
+
+PeerState HttpServer::Impl::Connection::peer_state() {
+  pollfd descriptor{.fd = stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
+  if (poll(&descriptor, 1, 0) <= 0) return PeerState::kOpen;
+  if ((descriptor.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return PeerState::kGone;
+  return (descriptor.revents & POLLRDHUP) != 0 ? PeerState::kSendingClosed : PeerState::kOpen;
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::respond(HttpResponse response,
+                                                            const HttpRequest& request,
+                                                            bool keep_alive) {
+  core_.count_response(response.status);
+  const bool written = co_await write(serialize(response, wire_of(request, keep_alive)));
+  co_return written&& keep_alive;
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::refuse(const Error& error,
+                                                           const HttpRequest& request,
+                                                           const Admission& admission,
+                                                           bool keep_alive) {
+  HttpResponse response = error_response(error, core_.retry_after_s());
+  response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
+                          admission.cors_headers.end());
+  co_return co_await respond(std::move(response), request, keep_alive);
+}
+
+asio::awaitable<bool> HttpServer::Impl::Connection::write(std::string bytes) {
+  for (std::size_t sent = 0; sent < bytes.size();) {
+    stream_.expires_after(seconds(core_.options().write_timeout_s));
+    const std::size_t count = std::min(kWritePiece, bytes.size() - sent);
+    const auto [fault, size] =
+        co_await asio::async_write(stream_, asio::buffer(bytes.data() + sent, count), kAwait);
+    if (fault) co_return false;
+    sent += size;
+  }
+  stream_.expires_never();
+  co_return true;
+}
+
+// Closing while the client still sends would reset the connection and could take our answer away
+// from it: so the rest is read and dropped for a moment.
+asio::awaitable<void> HttpServer::Impl::Connection::linger() {
+  error_code ignored;
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  if (ignored || core_.phase() == ServePhase::kAborting) co_return;
+  lingering_ = true;
+  stream_.expires_after(kLingerTime);
+  std::vector<char> dropped(16U << 10U);
+  for (std::size_t total = 0; total < kLingerBytes;) {
+    const auto [fault, size] = co_await stream_.async_read_some(asio::buffer(dropped), kAwait);
+    if (fault) co_return;
+    total += size;
+  }
+}
+
+// ---- the listener
+
+Result<void> HttpServer::Impl::listen() {
+  const ServerOptions& options = core_.options();
+  error_code fault;
+  tcp::endpoint endpoint(asio::ip::make_address(options.host, fault), options.port);
+  if (fault) {  // not an address: a name
+    tcp::resolver resolver(io_);
+    const auto found =
+        resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, fault);
+    if (fault || found.empty())
+      return Error{Code::kInvalidArgument,
+                   str_cat("cannot find the address of `", options.host, "`"), "", "--host"};
+    endpoint = found.begin()->endpoint();
+  }
+  acceptor_.open(endpoint.protocol(), fault);
+  if (!fault) acceptor_.set_option(tcp::acceptor::reuse_address(true), fault);
+  if (!fault) acceptor_.bind(endpoint, fault);
+  if (!fault) acceptor_.listen(1024, fault);
+  if (fault)
+    return Error{
+        Code::kUnavailable,
+        str_cat("cannot listen on ", options.host, " port ", options.port, ": ", fault.message()),
+        "another program may use it; choose another one with --port", "--port"};
+  port_ = acceptor_.local_endpoint(fault).port();
+  return {};
+}
+
+Result<void> HttpServer::Impl::start() {
+  max_connections_ = core_.options().max_connections;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    const rlim_t wanted = max_connections_ + kMaxOverload + kOwnDescriptors;
+    if (files.rlim_cur < wanted) {
+      files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
+      setrlimit(RLIMIT_NOFILE, &files);
+      getrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur < wanted) {
+      const rlim_t reserve = kMaxOverload + kOwnDescriptors;
+      max_connections_ = files.rlim_cur > 2 * reserve ? files.rlim_cur - reserve : reserve / 4;
+      log_warn(str_cat("the limit of open files allows ", max_connections_, " connections only"));
+    }
+  }
+  RETURN_IF_ERROR(listen());
+  asio::co_spawn(io_, accept_all(), asio::detached);
+  for (std::uint32_t i = 0; i < std::max(1U, core_.options().network_threads); ++i)
+    threads_.emplace_back([this] { io_.run(); });
+  return {};
+}
+
+asio::awaitable<void> HttpServer::Impl::accept_all() {
+  asio::steady_timer pause(io_);
+  for (;;) {
+    // A connection gets its own strand here, so that all of its handlers run one after the other.
+    auto [fault, socket] = co_await acceptor_.async_accept(asio::make_strand(io_), kAwait);
+    if (fault == asio::error::operation_aborted) co_return;
+    if (fault) {  // out of descriptors or memory: others may give some back
+      log_warn(str_cat("cannot accept a connection: ", fault.message()));
+      pause.expires_after(milliseconds(100));
+      co_await pause.async_wait(kAwait);
+      continue;
+    }
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    adopt(std::move(socket));
+    for (;;) {  // the kernel's backlog holds the others meanwhile
+      {
+        std::lock_guard lock(mutex_);
+        if (overload_count_ < kMaxOverload) break;
+      }
+      pause.expires_after(milliseconds(20));
+      co_await pause.async_wait(kAwait);
+    }
+  }
+}
+
+void HttpServer::Impl::adopt(tcp::socket socket) {
+  const auto executor = socket.get_executor();
+  std::shared_ptr<Connection> connection;
+  std::size_t count = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (connections_.size() < max_connections_) {
+      connection = std::make_shared<Connection>(std::move(socket), *this);
+      connections_.emplace(connection.get(), connection);
+    } else {
+      ++overload_count_;
+    }
+    count = connections_.size();
+  }
+  core_.count_connections(count);
+  if (connection != nullptr) {
+    asio::co_spawn(executor, connection->run(connection), asio::detached);
+  } else {
+    asio::co_spawn(executor, refuse(std::move(socket)), asio::detached);
+  }
+}
+
+// One connection too many gets a proper answer, whatever it asked.
+asio::awaitable<void> HttpServer::Impl::refuse(tcp::socket socket) {
+  beast::tcp_stream stream(std::move(socket));
+  const HttpResponse response = error_response(
+      Error{Code::kUnavailable, "too many connections", "try again, or raise --max-connections"},
+      core_.retry_after_s());
+  core_.count_response(response.status);
+  const std::string bytes = serialize(response, {.keep_alive = false});
+  stream.expires_after(kLingerTime);
+  const auto [fault, size] = co_await asio::async_write(stream, asio::buffer(bytes), kAwait);
+  (void)size;
+  error_code ignored;
+  stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  std::vector<char> dropped(4096);
+  for (std::size_t total = 0; !fault && total < kLingerBytes;) {
+    const auto [end, count] = co_await stream.async_read_some(asio::buffer(dropped), kAwait);
+    if (end) break;
+    total += count;
+  }
+  std::lock_guard lock(mutex_);
+  --overload_count_;
+}
+
+void HttpServer::Impl::forget(const Connection* connection) {
+  std::size_t count = 0;
+  {
+    std::lock_guard lock(mutex_);
+    connections_.erase(connection);
+    count = connections_.size();
+  }
+  core_.count_connections(count);
+}
+
+void HttpServer::Impl::close_idle() {
+  std::vector<std::shared_ptr<Connection>> open;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, weak] : connections_)
+      if (auto connection = weak.lock()) open.push_back(std::move(connection));
+  }
+  for (auto& connection : open) connection->post_close_if_idle();
+}
+
+void HttpServer::Impl::stop() {
+  error_code ignored;
+  io_.stop();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  acceptor_.close(ignored);
+  for (asio::thread_pool* pool : {&workers_.light, &workers_.heavy}) {
+    pool->stop();
+    pool->join();
+  }
+}
+
+HttpServer::HttpServer(ServerCore& core) : impl_(std::make_unique<Impl>(core)) {}
+HttpServer::~HttpServer() = default;
+Result<void> HttpServer::start() {
+  return impl_->start();
+}
+std::uint16_t HttpServer::port() const {
+  return impl_->port();
+}
+void HttpServer::close_idle() {
+  impl_->close_idle();
+}
+bool HttpServer::wait_until_quiet(std::uint32_t timeout_ms) {
+  return impl_->wait_until_quiet(timeout_ms);
+}
+void HttpServer::stop() {
+  impl_->stop();
+}
+
+}  // namespace refrain::serve
