@@ -1,11 +1,16 @@
-// Registry: all metrics of the process, made from one table (metrics_table.cpp): name, kind, unit, help,
-// labels. Exposition through prometheus-cpp (registry.cpp only). Any thread; updates are atomic and
-// never wait for the engine. A metric that is not in the table does not exist: the enum is the key.
+// Registry: all metrics of the process, made from one table (metrics_table.cpp): name, kind, unit,
+// help, labels. Exposition through prometheus-cpp (registry.cpp only). Any thread; updates are
+// atomic and never wait for the engine. A metric that is not in the table does not exist: the enum
+// is the key.
 //
 //   registry.add(Metric::kPromptTokens, 120);
 //   registry.observe(Metric::kTimeToFirstToken, 0.25);
 //   registry.set(Metric::kRequestsRunning, 3);
-//   registry.add_labeled(Metric::kRequestsFinished, "reason", "stop", 1)   // label values from a fixed set
+//   registry.add_labeled(Metric::kRequestsFinished, "stop", 1);   // label values from a fixed set
+//
+// Every series of the table is there from the start with 0. A wrong kind, an unknown label value or
+// a counter that falls is a bug of ours (CHECK); a value that is not finite is dropped, because one
+// NaN would spoil sums for good.
 #pragma once
 
 #include <memory>
@@ -17,39 +22,39 @@ namespace refrain::metrics {
 
 enum class Metric {
   // counters                                 refrain:NAME
-  kPromptTokens,           // prompt_tokens_total
-  kPromptTokensCached,     // prompt_tokens_cached_total
-  kPromptTokensComputed,   // request_prefill_kv_computed_tokens_total
-  kPromptTokensBySource,   // prompt_tokens_by_source_total{source=local_compute|local_cache_hit}
-  kGenerationTokens,       // generation_tokens_total
-  kPrefixCacheQueries,     // prefix_cache_queries_total (tokens)
-  kPrefixCacheHits,        // prefix_cache_hits_total (tokens)
-  kPrefixCacheEvictions,   // prefix_cache_evicted_blocks_total
-  kRequestsFinished,       // request_success_total{finished_reason=stop|length|abort|error|deadline|rejected}
-  kRequestsReceived,       // requests_received_total
-  kHttpResponses,          // http_responses_total{status=2xx|4xx|5xx|...}
-  kEngineSteps,            // engine_steps_total
-  kMissReasons,            // prefix_cache_miss_reason_total{reason=...}
+  kPromptTokens,          // prompt_tokens_total
+  kPromptTokensCached,    // prompt_tokens_cached_total
+  kPromptTokensComputed,  // request_prefill_kv_computed_tokens_total
+  kPromptTokensBySource,  // prompt_tokens_by_source_total{source=local_compute|local_cache_hit}
+  kGenerationTokens,      // generation_tokens_total
+  kPrefixCacheQueries,    // prefix_cache_queries_total (tokens)
+  kPrefixCacheHits,       // prefix_cache_hits_total (tokens)
+  kPrefixCacheEvictions,  // prefix_cache_evicted_blocks_total
+  kRequestsFinished,  // request_success_total{finished_reason=stop|length|abort|error|deadline|rejected}
+  kRequestsReceived,  // requests_received_total
+  kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
+  kEngineSteps,       // engine_steps_total
+  kMissReasons,       // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|disabled}
   // gauges
-  kRequestsRunning,        // num_requests_running
-  kRequestsWaiting,        // num_requests_waiting
-  kKvCacheUsage,           // kv_cache_usage_perc (pinned / total, 0..1)
-  kKvBlocks,               // kv_blocks{state=free|evictable|pinned|reserved}
-  kKvBudgetBytes,          // kv_budget_bytes
-  kWeightBytes,            // weight_bytes
-  kProcessResidentBytes,   // process_resident_memory_bytes
-  kConnections,            // http_connections
+  kRequestsRunning,       // num_requests_running
+  kRequestsWaiting,       // num_requests_waiting
+  kKvCacheUsage,          // kv_cache_usage_perc (pinned / total, 0..1)
+  kKvBlocks,              // kv_blocks{state=free|evictable|pinned|reserved}
+  kKvBudgetBytes,         // kv_budget_bytes
+  kWeightBytes,           // weight_bytes
+  kProcessResidentBytes,  // process_resident_memory_bytes
+  kConnections,           // http_connections
   // histograms
-  kTimeToFirstToken,       // time_to_first_token_seconds
-  kTimePerOutputToken,     // request_time_per_output_token_seconds
-  kInterTokenLatency,      // inter_token_latency_seconds
-  kRequestLatency,         // e2e_request_latency_seconds
-  kQueueTime,              // request_queue_time_seconds
-  kPrefillTime,            // request_prefill_time_seconds
-  kDecodeTime,             // request_decode_time_seconds
-  kStepTime,               // engine_step_seconds
-  kPromptLength,           // request_prompt_tokens
-  kGenerationLength,       // request_generation_tokens
+  kTimeToFirstToken,    // time_to_first_token_seconds
+  kTimePerOutputToken,  // request_time_per_output_token_seconds
+  kInterTokenLatency,   // inter_token_latency_seconds
+  kRequestLatency,      // e2e_request_latency_seconds
+  kQueueTime,           // request_queue_time_seconds
+  kPrefillTime,         // request_prefill_time_seconds
+  kDecodeTime,          // request_decode_time_seconds
+  kStepTime,            // engine_step_seconds
+  kPromptLength,        // request_prompt_tokens
+  kGenerationLength,    // request_generation_tokens
   kCount
 };
 
@@ -58,11 +63,14 @@ enum class MetricKind { kCounter, kGauge, kHistogram };
 struct MetricInfo {
   Metric metric;
   MetricKind kind;
-  std::string_view name;    // without the prefix "refrain:"
+  std::string_view name;  // without the prefix "refrain:"
   std::string_view help;
-  std::string_view label;   // "" = no label
+  std::string_view label;  // "" = no label
   std::span<const std::string_view> label_values;
+  std::span<const double> buckets;  // upper bounds, ascending; histograms only
 };
+
+constexpr std::string_view kMetricPrefix = "refrain:";
 
 std::span<const MetricInfo> metrics_table();
 
@@ -76,7 +84,7 @@ class Registry {
   void set_labeled(Metric metric, std::string_view label_value, double value);
   void observe(Metric metric, double value);
   double value(Metric metric, std::string_view label_value = {}) const;  // counters and gauges
-  std::string expose() const;   // Prometheus text format 0.0.4
+  std::string expose() const;  // Prometheus text format 0.0.4
 
  private:
   struct Impl;

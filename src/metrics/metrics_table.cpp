@@ -1,0 +1,151 @@
+// The one table of metrics. Names follow what people already have on their dashboards. Constant
+// data, any thread.
+#include <array>
+
+#include "metrics/registry.h"
+
+namespace refrain::metrics {
+namespace {
+
+constexpr MetricKind kCounter = MetricKind::kCounter;
+constexpr MetricKind kGauge = MetricKind::kGauge;
+constexpr MetricKind kHistogram = MetricKind::kHistogram;
+
+constexpr std::array<std::string_view, 2> kSources = {"local_compute", "local_cache_hit"};
+constexpr std::array<std::string_view, 6> kFinishReasons = {"stop",  "length",   "abort",
+                                                            "error", "deadline", "rejected"};
+constexpr std::array<std::string_view, 5> kStatusClasses = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+constexpr std::array<std::string_view, 5> kMissReasonNames = {"none", "cold", "diverged", "ended",
+                                                              "disabled"};
+constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
+                                                          "reserved"};
+
+// Seconds of a whole request or a long part of it.
+constexpr std::array<double, 15> kRequestSeconds = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,  2.5,
+                                                    5,    10,    20,   40,  80,   160, 320};
+// Seconds of one token or one step.
+constexpr std::array<double, 13> kTokenSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075,
+                                                  0.1,   0.25,   0.5,   1,    2.5,   5};
+constexpr std::array<double, 13> kTokenCounts = {1,    4,    16,   64,    256,   512,   1024,
+                                                 2048, 4096, 8192, 16384, 32768, 131072};
+
+constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTable = {{
+    {Metric::kPromptTokens, kCounter, "prompt_tokens_total",
+     "Prompt tokens of finished requests, reused and computed ones together"},
+    {Metric::kPromptTokensCached, kCounter, "prompt_tokens_cached_total",
+     "Prompt tokens whose keys and values were reused"},
+    {Metric::kPromptTokensComputed, kCounter, "request_prefill_kv_computed_tokens_total",
+     "Prompt tokens whose keys and values were computed"},
+    {Metric::kPromptTokensBySource, kCounter, "prompt_tokens_by_source_total",
+     "Prompt tokens by where their keys and values came from", "source", kSources},
+    {Metric::kGenerationTokens, kCounter, "generation_tokens_total", "Generated tokens"},
+    {Metric::kPrefixCacheQueries, kCounter, "prefix_cache_queries_total",
+     "Prompt tokens looked up in the prefix cache, once for each admitted sequence"},
+    {Metric::kPrefixCacheHits, kCounter, "prefix_cache_hits_total",
+     "Of the tokens looked up, those found and reused"},
+    {Metric::kPrefixCacheEvictions, kCounter, "prefix_cache_evicted_blocks_total",
+     "Cached blocks given up to make room"},
+    {Metric::kRequestsFinished, kCounter, "request_success_total",
+     "Requests that ended, by reason; all reasons together are the requests received and done",
+     "finished_reason", kFinishReasons},
+    {Metric::kRequestsReceived, kCounter, "requests_received_total",
+     "Generation requests received, refused ones included"},
+    {Metric::kHttpResponses, kCounter, "http_responses_total", "HTTP responses by class of status",
+     "status", kStatusClasses},
+    {Metric::kEngineSteps, kCounter, "engine_steps_total", "Batches run through the model"},
+    {Metric::kMissReasons, kCounter, "prefix_cache_miss_reason_total",
+     "Requests by the reason why the reused prefix ended where it did", "reason", kMissReasonNames},
+
+    {Metric::kRequestsRunning, kGauge, "num_requests_running", "Sequences being computed now"},
+    {Metric::kRequestsWaiting, kGauge, "num_requests_waiting", "Requests waiting for admission"},
+    {Metric::kKvCacheUsage, kGauge, "kv_cache_usage_perc",
+     "Share of KV blocks held by running sequences, 0 to 1"},
+    {Metric::kKvBlocks, kGauge, "kv_blocks",
+     "KV blocks by state; free, evictable and pinned are all of them, reserved ones are promised "
+     "out of free and evictable",
+     "state", kBlockStates},
+    {Metric::kKvBudgetBytes, kGauge, "kv_budget_bytes", "Bytes of all KV blocks: the hard budget"},
+    {Metric::kWeightBytes, kGauge, "weight_bytes", "Bytes of the model's weights"},
+    {Metric::kProcessResidentBytes, kGauge, "process_resident_memory_bytes",
+     "Resident memory of this process in bytes"},
+    {Metric::kConnections, kGauge, "http_connections", "Open HTTP connections"},
+
+    {Metric::kTimeToFirstToken,
+     kHistogram,
+     "time_to_first_token_seconds",
+     "Time from receiving a request to its first token",
+     "",
+     {},
+     kRequestSeconds},
+    {Metric::kTimePerOutputToken,
+     kHistogram,
+     "request_time_per_output_token_seconds",
+     "Mean time of a request's output tokens after the first",
+     "",
+     {},
+     kTokenSeconds},
+    {Metric::kInterTokenLatency,
+     kHistogram,
+     "inter_token_latency_seconds",
+     "Time between two tokens of one request",
+     "",
+     {},
+     kTokenSeconds},
+    {Metric::kRequestLatency,
+     kHistogram,
+     "e2e_request_latency_seconds",
+     "Time from receiving a request to its last token",
+     "",
+     {},
+     kRequestSeconds},
+    {Metric::kQueueTime,
+     kHistogram,
+     "request_queue_time_seconds",
+     "Time a request waited for admission",
+     "",
+     {},
+     kRequestSeconds},
+    {Metric::kPrefillTime,
+     kHistogram,
+     "request_prefill_time_seconds",
+     "Time from admission to the first token",
+     "",
+     {},
+     kRequestSeconds},
+    {Metric::kDecodeTime,
+     kHistogram,
+     "request_decode_time_seconds",
+     "Time from the first token to the last",
+     "",
+     {},
+     kRequestSeconds},
+    {Metric::kStepTime,
+     kHistogram,
+     "engine_step_seconds",
+     "Time of one batch through the model",
+     "",
+     {},
+     kTokenSeconds},
+    {Metric::kPromptLength,
+     kHistogram,
+     "request_prompt_tokens",
+     "Prompt tokens of a request",
+     "",
+     {},
+     kTokenCounts},
+    {Metric::kGenerationLength,
+     kHistogram,
+     "request_generation_tokens",
+     "Generated tokens of a request",
+     "",
+     {},
+     kTokenCounts},
+}};
+
+}  // namespace
+
+std::span<const MetricInfo> metrics_table() {
+  return kTable;
+}
+
+}  // namespace refrain::metrics
