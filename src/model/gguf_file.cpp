@@ -197,5 +197,8 @@ std::uint64_t GgufFile::file_bytes() const {
 std::uint64_t GgufFile::header_bytes() const {
   return impl_->header.data_offset;
 }
+std::span<const std::byte> GgufFile::header() const {
+  return impl_->bytes.view().first(impl_->header.data_offset);
+}
 
 }  // namespace refrain::model

@@ -19,10 +19,10 @@ namespace refrain::model {
 
 struct TensorInfo {
   std::string name;
-  int type = 0;                              // ggml_type
-  std::string type_name;                     // "Q4_1"
+  int type = 0;                                      // ggml_type
+  std::string type_name;                             // "Q4_1"
   std::array<std::uint64_t, 4> dims = {1, 1, 1, 1};  // ggml order: dims[0] is contiguous (K)
-  std::uint64_t file_offset = 0;             // of the data, from the start of the file
+  std::uint64_t file_offset = 0;                     // of the data, from the start of the file
   std::uint64_t byte_count = 0;
 };
 
@@ -53,7 +53,8 @@ class GgufFile {
 
   const std::string& path() const;
   std::uint64_t file_bytes() const;
-  std::uint64_t header_bytes() const;   // up to the start of tensor data
+  std::uint64_t header_bytes() const;         // up to the start of tensor data
+  std::span<const std::byte> header() const;  // those bytes
 
  private:
   struct Impl;

@@ -24,7 +24,7 @@ struct RopeSettings {
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0F;
   std::uint32_t original_context = 0;
-  float attention_factor = 1.0F;     // YaRN magnitude
+  float attention_factor = 1.0F;     // multiplies YaRN's own magnitude, 1 + 0.1 ln(factor)
   float beta_fast = 32.0F, beta_slow = 1.0F;
   std::vector<float> frequency_factors;  // rope_freqs.weight, [dimensions / 2]; empty = none
 };
@@ -43,7 +43,8 @@ struct ModelShape {
   std::uint32_t vocabulary_size = 0;
   std::uint32_t context_length = 0;  // the model's trained maximum
   std::uint32_t sliding_window = 0;  // 0 = none
-  std::uint32_t global_layer_period = 0;  // Gemma 3: every 6th layer is global; 0 = all global
+  // Gemma 3: every 6th layer is global. 0: all layers alike, windowed if there is a window (Mistral).
+  std::uint32_t global_layer_period = 0;
   float norm_epsilon = 1e-5F;
   float attention_scale = 0.0F;      // 1/sqrt(key_dim) unless the model says otherwise
   float embedding_scale = 1.0F;      // sqrt(embedding_dim) for Gemma

@@ -11,53 +11,21 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/str.h"
 #include "model/gguf_file.h"
 #include "model/tensor_types.h"
+#include "unit/model/gguf_builder.h"
 
 namespace refrain::model {
 namespace {
 
 const std::string kGenerated = REFRAIN_TEST_GENERATED;
 
-std::vector<std::byte> read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> chars((std::istreambuf_iterator<char>(file)), {});
-  std::vector<std::byte> bytes(chars.size());
-  std::memcpy(bytes.data(), chars.data(), chars.size());
-  return bytes;
-}
-
-// Builds a header byte by byte.
-class Bytes {
- public:
-  Bytes& u32(std::uint32_t value) { return raw(&value, sizeof(value)); }
-  Bytes& u64(std::uint64_t value) { return raw(&value, sizeof(value)); }
-  Bytes& text(std::string_view value) {
-    u64(value.size());
-    return raw(value.data(), value.size());
-  }
-  Bytes& raw(const void* data, std::size_t size) {
-    const auto* begin = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), begin, begin + size);
-    return *this;
-  }
-  Bytes& pad(std::size_t alignment) {
-    while (bytes_.size() % alignment != 0) bytes_.push_back(std::byte{0});
-    return *this;
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 // A sound file of one F32 tensor [32] and the keys that `add` writes.
 template <typename Add>
 std::vector<std::byte> one_tensor_file(std::uint64_t key_count, Add add) {
-  Bytes out;
+  ByteWriter out;
   out.raw("GGUF", 4).u32(3).u64(1).u64(key_count);
   add(out);
   out.text("weight").u32(1).u64(32).u32(0).u64(0).pad(32);
@@ -67,7 +35,7 @@ std::vector<std::byte> one_tensor_file(std::uint64_t key_count, Add add) {
 }
 
 TEST(GgufCheck, AcceptsASoundFileAndFindsItsParts) {
-  const auto file = one_tensor_file(1, [](Bytes& out) { out.text("a.key").u32(4).u32(7); });
+  const auto file = one_tensor_file(1, [](ByteWriter& out) { out.text("a.key").u32(4).u32(7); });
   const auto header = check_gguf(file, "test");
   ASSERT_TRUE(header.ok()) << header.error().message;
   ASSERT_EQ(header->keys.size(), 1U);
@@ -80,7 +48,7 @@ TEST(GgufCheck, AcceptsASoundFileAndFindsItsParts) {
 }
 
 TEST(GgufCheck, EveryPrefixOfASoundFileIsRefusedWithoutReadingPastItsEnd) {
-  const auto file = one_tensor_file(3, [](Bytes& out) {
+  const auto file = one_tensor_file(3, [](ByteWriter& out) {
     out.text("a").u32(4).u32(7);
     out.text("b").u32(8).text("some text");
     out.text("c").u32(9).u32(8).u64(2).text("x").text("y");
@@ -157,7 +125,7 @@ TEST(GgufCheck, DoesNotAllocateWhatAFileClaims) {  // O-32
 
 TEST(GgufCheck, MessagesCarryHostileNamesAsOneReadableLine) {
   const std::string key = std::string("bad\n\x1b[31m\xFF") + std::string(300, 'k');
-  const auto file = one_tensor_file(1, [&](Bytes& out) { out.text(key).u32(99); });
+  const auto file = one_tensor_file(1, [&](ByteWriter& out) { out.text(key).u32(99); });
   const auto result = check_gguf(file, "test");
   ASSERT_FALSE(result.ok());
   EXPECT_TRUE(is_valid_utf8(result.error().message));
@@ -166,7 +134,7 @@ TEST(GgufCheck, MessagesCarryHostileNamesAsOneReadableLine) {
 }
 
 TEST(GgufCheck, AFullSetOfKeysIsCheckedInLittleTime) {
-  const auto file = one_tensor_file(GgufLimits::kKeys, [](Bytes& out) {
+  const auto file = one_tensor_file(GgufLimits::kKeys, [](ByteWriter& out) {
     for (std::uint64_t i = 0; i < GgufLimits::kKeys; ++i)
       out.text(str_cat("a.rather.long.common.prefix.", i)).u32(4).u32(7);
   });
@@ -176,7 +144,7 @@ TEST(GgufCheck, AFullSetOfKeysIsCheckedInLittleTime) {
 }
 
 TEST(GgufCheck, OneKeyTooManyIsRefused) {
-  const auto file = one_tensor_file(GgufLimits::kKeys + 1, [](Bytes& out) {
+  const auto file = one_tensor_file(GgufLimits::kKeys + 1, [](ByteWriter& out) {
     for (std::uint64_t i = 0; i <= GgufLimits::kKeys; ++i) out.text(str_cat("k", i)).u32(4).u32(7);
   });
   EXPECT_FALSE(check_gguf(file, "test").ok());
@@ -193,7 +161,7 @@ TEST(GgufFile, SaysWhyAFileCannotBeOpened) {
 }
 
 TEST(GgufFile, GettersGiveValuesNothingOrTheNameOfTheWrongType) {
-  const auto bytes = one_tensor_file(9, [](Bytes& out) {
+  const auto bytes = one_tensor_file(9, [](ByteWriter& out) {
     out.text("u8").u32(0).raw("\x07", 1);
     out.text("i32").u32(5).u32(static_cast<std::uint32_t>(-5));
     out.text("u64").u32(10).u64(~0ULL);
@@ -231,7 +199,7 @@ TEST(GgufFile, GettersGiveValuesNothingOrTheNameOfTheWrongType) {
 }
 
 TEST(GgufFile, ATensorsDataIsThatOfTheFile) {
-  const auto bytes = one_tensor_file(0, [](Bytes&) {});
+  const auto bytes = one_tensor_file(0, [](ByteWriter&) {});
   const auto file = GgufFile::from_bytes(bytes, "test");
   ASSERT_TRUE(file.ok());
   const TensorInfo* tensor = (*file)->find_tensor("weight");
