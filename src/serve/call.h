@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "serve/event_queue.h"
 #include "serve/http_message.h"
+#include "serve/peer_state.h"
 #include "serve/prepared_call.h"
 #include "serve/tenant_board.h"
 
@@ -59,12 +60,6 @@ struct CallEnvironment {
   const Clock* clock = nullptr;
   const std::atomic<ServePhase>* phase = nullptr;
   Tick comment_interval = 10 * kSecond;  // SSE comment while nothing is generated
-};
-
-enum class PeerState {
-  kOpen,
-  kSendingClosed,  // the client closed its sending side: either half, or the whole connection
-  kGone,           // reset: nothing we write arrives
 };
 
 class Call {

@@ -1,5 +1,5 @@
 // One HTTP request and its answer as plain data, and the bytes an answer becomes. Knows no sockets:
-// http_server.cpp reads requests with Beast and writes what serialize() gives. Any thread.
+// connections.cpp reads requests with Beast and writes what serialize() gives. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -6,23 +6,24 @@
 //
 // Each connection's coroutine runs on its own strand. Timeouts are Beast's: when one passes, the
 // socket is closed and the pending operation ends with an error, which ends the connection.
-#include "serve/http_server.h"
+#include "serve/connections.h"
 
-#include <poll.h>
-#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "base/log.h"
 #include "base/str.h"
+#include "serve/activity.h"
 #include "serve/error_shape.h"
+#include "serve/peer_state.h"
 
 namespace refrain::serve {
 namespace {
@@ -41,45 +42,12 @@ constexpr seconds kLingerTime(2);                 // for a client to read our la
 constexpr std::size_t kLingerBytes = 4U << 20U;   // of a refused body, read and dropped
 constexpr std::size_t kWritePiece = 256U << 10U;  // a write time-out counts per piece
 constexpr std::size_t kHeavyBodyBytes = 256U << 10U;
-constexpr std::size_t kMaxOverload = 128;    // connections being told that there are too many
-constexpr std::size_t kOwnDescriptors = 64;  // not for connections
 
 // Where a coroutine sleeps until its call has news. On the connection's strand.
 struct Wakeup {
   explicit Wakeup(const asio::any_io_executor& executor) : timer(executor) {}
   asio::steady_timer timer;
   bool signaled = false;
-};
-
-// Counts what is going on, so that a shutdown can wait for it.
-class Activity {
- public:
-  class Mark {
-   public:
-    explicit Mark(Activity& activity) : activity_(activity) { activity_.change(1); }
-    ~Mark() { activity_.change(-1); }
-    Mark(const Mark&) = delete;
-    Mark& operator=(const Mark&) = delete;
-
-   private:
-    Activity& activity_;
-  };
-
-  bool wait_until_quiet(std::uint32_t timeout_ms) {
-    std::unique_lock lock(mutex_);
-    return quiet_.wait_for(lock, milliseconds(timeout_ms), [this] { return count_ == 0; });
-  }
-
- private:
-  void change(int by) {
-    std::lock_guard lock(mutex_);
-    count_ += by;
-    if (count_ == 0) quiet_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable quiet_;
-  int count_ = 0;
 };
 
 // Runs `work` on a worker thread while this coroutine waits; other connections go on.
@@ -100,41 +68,42 @@ struct Workers {
 
 }  // namespace
 
-class HttpServer::Impl {
+class Connections::Impl {
  public:
-  explicit Impl(ServerCore& core) : core_(core), acceptor_(io_) {}
+  explicit Impl(ServerCore& core) : core_(core), work_(asio::make_work_guard(io_)) {}
   ~Impl() { stop(); }
 
-  Result<void> start();
-  std::uint16_t port() const { return port_; }
+  void start(std::size_t max_connections);
+  void adopt(int native_socket);
+  bool has_room() const;
   void close_idle();
   bool wait_until_quiet(std::uint32_t ms) { return activity_.wait_until_quiet(ms); }
   void stop();
 
  private:
   class Connection;
+  struct OverloadMark;
 
-  Result<void> listen();
-  asio::awaitable<void> accept_all();
   asio::awaitable<void> refuse(tcp::socket socket);
-  void adopt(tcp::socket socket);
   void forget(const Connection* connection);
 
   ServerCore& core_;
   Activity activity_;
-  asio::io_context io_;
-  Workers workers_;  // after io_: their unfinished work holds coroutines that live in io_
-  tcp::acceptor acceptor_;
-  std::uint16_t port_ = 0;
   std::size_t max_connections_ = 0;
-  std::vector<std::thread> threads_;
 
-  std::mutex mutex_;  // guards the two below
+  mutable std::mutex mutex_;  // guards the two below
   std::map<const Connection*, std::weak_ptr<Connection>> connections_;
   std::size_t overload_count_ = 0;
+
+  // Last, so that they go first: unfinished coroutines live in io_ and use all of the above, and
+  // unfinished work of the workers holds such coroutines.
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  Workers workers_;
+  std::vector<std::thread> threads_;
 };
 
-class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
+class Connections::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, Impl& server)
       : server_(server), core_(server.core_), stream_(std::move(socket)) {
@@ -165,7 +134,6 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
                                const Admission& admission, bool keep_alive);
   asio::awaitable<bool> write(std::string bytes);
   asio::awaitable<void> linger();
-  PeerState peer_state();
 
   static HttpRequest head_of(const Parser& parser);
   static WireOptions wire_of(const HttpRequest& request, bool keep_alive) {
@@ -184,7 +152,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
 
 // ---- one connection
 
-asio::awaitable<void> HttpServer::Impl::Connection::run(std::shared_ptr<Connection> self) {
+asio::awaitable<void> Connections::Impl::Connection::run(std::shared_ptr<Connection> self) {
   (void)self;  // keeps this object alive as long as its coroutine
   try {
     bool first = true;
@@ -198,7 +166,7 @@ asio::awaitable<void> HttpServer::Impl::Connection::run(std::shared_ptr<Connecti
   stream_.socket().close(ignored);
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::serve_one(bool first) {
+asio::awaitable<bool> Connections::Impl::Connection::serve_one(bool first) {
   if (!co_await wait_for_request(first)) co_return false;
   const Activity::Mark busy(server_.activity_);
   Parser parser;
@@ -227,7 +195,7 @@ asio::awaitable<bool> HttpServer::Impl::Connection::serve_one(bool first) {
 }
 
 // Waits for the first byte, so that an idle connection and a slow head have their own time-outs.
-asio::awaitable<bool> HttpServer::Impl::Connection::wait_for_request(bool first) {
+asio::awaitable<bool> Connections::Impl::Connection::wait_for_request(bool first) {
   const ServerOptions& options = core_.options();
   if (buffer_.size() == 0) {
     if (!first && core_.closed().has_value()) co_return false;
@@ -243,7 +211,7 @@ asio::awaitable<bool> HttpServer::Impl::Connection::wait_for_request(bool first)
   co_return true;
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::read_head(Parser& parser) {
+asio::awaitable<bool> Connections::Impl::Connection::read_head(Parser& parser) {
   const auto [fault, size] = co_await http::async_read_header(stream_, buffer_, parser, kAwait);
   (void)size;
   if (!fault) co_return true;
@@ -262,7 +230,7 @@ asio::awaitable<bool> HttpServer::Impl::Connection::read_head(Parser& parser) {
   co_return false;
 }
 
-HttpRequest HttpServer::Impl::Connection::head_of(const Parser& parser) {
+HttpRequest Connections::Impl::Connection::head_of(const Parser& parser) {
   const auto& head = parser.get();
   HttpRequest request;
   request.method = std::string(head.method_string());
@@ -274,8 +242,8 @@ HttpRequest HttpServer::Impl::Connection::head_of(const Parser& parser) {
   return request;
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::read_body(Parser& parser, HttpRequest& request,
-                                                              const Admission& admission) {
+asio::awaitable<bool> Connections::Impl::Connection::read_body(Parser& parser, HttpRequest& request,
+                                                               const Admission& admission) {
   if (parser.is_done()) co_return true;
   const std::uint64_t limit = core_.options().max_body_bytes;
   const auto length = parser.content_length();
@@ -307,8 +275,8 @@ asio::awaitable<bool> HttpServer::Impl::Connection::read_body(Parser& parser, Ht
   co_return true;
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::answer_call(HttpRequest& request,
-                                                                const Admission& admission) {
+asio::awaitable<bool> Connections::Impl::Connection::answer_call(HttpRequest& request,
+                                                                 const Admission& admission) {
   stream_.expires_never();
   // Taken by reference in the workers below, which are done before this frame goes on.
   std::optional<Result<Prepared>> prepared;
@@ -345,10 +313,10 @@ asio::awaitable<bool> HttpServer::Impl::Connection::answer_call(HttpRequest& req
   co_return co_await respond(std::move(response), request, request.keep_alive);
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::run_call(PreparedCall prepared,
-                                                             const HttpRequest& request,
-                                                             const Admission& admission,
-                                                             TenantBoard::Ticket ticket) {
+asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall prepared,
+                                                              const HttpRequest& request,
+                                                              const Admission& admission,
+                                                              TenantBoard::Ticket ticket) {
   const auto wakeup = std::make_shared<Wakeup>(stream_.get_executor());
   const auto notify = [executor = stream_.get_executor(), weak = std::weak_ptr(wakeup)] {
     asio::post(executor, [weak] {
@@ -361,7 +329,7 @@ asio::awaitable<bool> HttpServer::Impl::Connection::run_call(PreparedCall prepar
   Call call(core_.environment(), std::move(prepared), wire_of(request, request.keep_alive),
             admission.cors_headers, std::move(ticket), notify);
   for (;;) {
-    Call::Step step = call.step(peer_state());
+    Call::Step step = call.step(peer_state(stream_.socket().native_handle()));
     if (!step.bytes.empty() && !co_await write(std::move(step.bytes))) co_return false;
     if (step.done) {
       core_.count_response(step.status);
@@ -375,32 +343,25 @@ asio::awaitable<bool> HttpServer::Impl::Connection::run_call(PreparedCall prepar
   }
 }
 
-PeerState HttpServer::Impl::Connection::peer_state() {
-  pollfd descriptor{.fd = stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
-  if (poll(&descriptor, 1, 0) <= 0) return PeerState::kOpen;
-  if ((descriptor.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return PeerState::kGone;
-  return (descriptor.revents & POLLRDHUP) != 0 ? PeerState::kSendingClosed : PeerState::kOpen;
-}
-
-asio::awaitable<bool> HttpServer::Impl::Connection::respond(HttpResponse response,
-                                                            const HttpRequest& request,
-                                                            bool keep_alive) {
+asio::awaitable<bool> Connections::Impl::Connection::respond(HttpResponse response,
+                                                             const HttpRequest& request,
+                                                             bool keep_alive) {
   core_.count_response(response.status);
   const bool written = co_await write(serialize(response, wire_of(request, keep_alive)));
   co_return written&& keep_alive;
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::refuse(const Error& error,
-                                                           const HttpRequest& request,
-                                                           const Admission& admission,
-                                                           bool keep_alive) {
+asio::awaitable<bool> Connections::Impl::Connection::refuse(const Error& error,
+                                                            const HttpRequest& request,
+                                                            const Admission& admission,
+                                                            bool keep_alive) {
   HttpResponse response = error_response(error, core_.retry_after_s());
   response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
                           admission.cors_headers.end());
   co_return co_await respond(std::move(response), request, keep_alive);
 }
 
-asio::awaitable<bool> HttpServer::Impl::Connection::write(std::string bytes) {
+asio::awaitable<bool> Connections::Impl::Connection::write(std::string bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
     stream_.expires_after(seconds(core_.options().write_timeout_s));
     const std::size_t count = std::min(kWritePiece, bytes.size() - sent);
@@ -415,7 +376,7 @@ asio::awaitable<bool> HttpServer::Impl::Connection::write(std::string bytes) {
 
 // Closing while the client still sends would reset the connection and could take our answer away
 // from it: so the rest is read and dropped for a moment.
-asio::awaitable<void> HttpServer::Impl::Connection::linger() {
+asio::awaitable<void> Connections::Impl::Connection::linger() {
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   if (ignored || core_.phase() == ServePhase::kAborting) co_return;
@@ -429,84 +390,32 @@ asio::awaitable<void> HttpServer::Impl::Connection::linger() {
   }
 }
 
-// ---- the listener
+// ---- all of them
 
-Result<void> HttpServer::Impl::listen() {
-  const ServerOptions& options = core_.options();
-  error_code fault;
-  tcp::endpoint endpoint(asio::ip::make_address(options.host, fault), options.port);
-  if (fault) {  // not an address: a name
-    tcp::resolver resolver(io_);
-    const auto found =
-        resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, fault);
-    if (fault || found.empty())
-      return Error{Code::kInvalidArgument,
-                   str_cat("cannot find the address of `", options.host, "`"), "", "--host"};
-    endpoint = found.begin()->endpoint();
-  }
-  acceptor_.open(endpoint.protocol(), fault);
-  if (!fault) acceptor_.set_option(tcp::acceptor::reuse_address(true), fault);
-  if (!fault) acceptor_.bind(endpoint, fault);
-  if (!fault) acceptor_.listen(1024, fault);
-  if (fault)
-    return Error{
-        Code::kUnavailable,
-        str_cat("cannot listen on ", options.host, " port ", options.port, ": ", fault.message()),
-        "another program may use it; choose another one with --port", "--port"};
-  port_ = acceptor_.local_endpoint(fault).port();
-  return {};
-}
-
-Result<void> HttpServer::Impl::start() {
-  max_connections_ = core_.options().max_connections;
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    const rlim_t wanted = max_connections_ + kMaxOverload + kOwnDescriptors;
-    if (files.rlim_cur < wanted) {
-      files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
-      setrlimit(RLIMIT_NOFILE, &files);
-      getrlimit(RLIMIT_NOFILE, &files);
-    }
-    if (files.rlim_cur < wanted) {
-      const rlim_t reserve = kMaxOverload + kOwnDescriptors;
-      max_connections_ = files.rlim_cur > 2 * reserve ? files.rlim_cur - reserve : reserve / 4;
-      log_warn(str_cat("the limit of open files allows ", max_connections_, " connections only"));
-    }
-  }
-  RETURN_IF_ERROR(listen());
-  asio::co_spawn(io_, accept_all(), asio::detached);
+void Connections::Impl::start(std::size_t max_connections) {
+  max_connections_ = max_connections;
   for (std::uint32_t i = 0; i < std::max(1U, core_.options().network_threads); ++i)
     threads_.emplace_back([this] { io_.run(); });
-  return {};
 }
 
-asio::awaitable<void> HttpServer::Impl::accept_all() {
-  asio::steady_timer pause(io_);
-  for (;;) {
-    // A connection gets its own strand here, so that all of its handlers run one after the other.
-    auto [fault, socket] = co_await acceptor_.async_accept(asio::make_strand(io_), kAwait);
-    if (fault == asio::error::operation_aborted) co_return;
-    if (fault) {  // out of descriptors or memory: others may give some back
-      log_warn(str_cat("cannot accept a connection: ", fault.message()));
-      pause.expires_after(milliseconds(100));
-      co_await pause.async_wait(kAwait);
-      continue;
-    }
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    adopt(std::move(socket));
-    for (;;) {  // the kernel's backlog holds the others meanwhile
-      {
-        std::lock_guard lock(mutex_);
-        if (overload_count_ < kMaxOverload) break;
-      }
-      pause.expires_after(milliseconds(20));
-      co_await pause.async_wait(kAwait);
-    }
+bool Connections::Impl::has_room() const {
+  std::lock_guard lock(mutex_);
+  return overload_count_ < kMaxOverload;
+}
+
+void Connections::Impl::adopt(int native_socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  getsockname(native_socket, reinterpret_cast<sockaddr*>(&address), &length);
+  // Each connection has its own strand, so that all of its handlers run one after the other.
+  tcp::socket socket(asio::make_strand(io_));
+  error_code fault;
+  socket.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), native_socket, fault);
+  if (fault) {
+    log_warn(str_cat("cannot take a connection over: ", fault.message()));
+    ::close(native_socket);
+    return;
   }
-}
-
-void HttpServer::Impl::adopt(tcp::socket socket) {
   const auto executor = socket.get_executor();
   std::shared_ptr<Connection> connection;
   std::size_t count = 0;
@@ -528,8 +437,17 @@ void HttpServer::Impl::adopt(tcp::socket socket) {
   }
 }
 
+struct Connections::Impl::OverloadMark {
+  Impl& owner;
+  ~OverloadMark() {
+    std::lock_guard lock(owner.mutex_);
+    --owner.overload_count_;
+  }
+};
+
 // One connection too many gets a proper answer, whatever it asked.
-asio::awaitable<void> HttpServer::Impl::refuse(tcp::socket socket) {
+asio::awaitable<void> Connections::Impl::refuse(tcp::socket socket) {
+  const OverloadMark mark{*this};
   beast::tcp_stream stream(std::move(socket));
   const HttpResponse response = error_response(
       Error{Code::kUnavailable, "too many connections", "try again, or raise --max-connections"},
@@ -547,11 +465,9 @@ asio::awaitable<void> HttpServer::Impl::refuse(tcp::socket socket) {
     if (end) break;
     total += count;
   }
-  std::lock_guard lock(mutex_);
-  --overload_count_;
 }
 
-void HttpServer::Impl::forget(const Connection* connection) {
+void Connections::Impl::forget(const Connection* connection) {
   std::size_t count = 0;
   {
     std::lock_guard lock(mutex_);
@@ -561,7 +477,7 @@ void HttpServer::Impl::forget(const Connection* connection) {
   core_.count_connections(count);
 }
 
-void HttpServer::Impl::close_idle() {
+void Connections::Impl::close_idle() {
   std::vector<std::shared_ptr<Connection>> open;
   {
     std::lock_guard lock(mutex_);
@@ -571,33 +487,34 @@ void HttpServer::Impl::close_idle() {
   for (auto& connection : open) connection->post_close_if_idle();
 }
 
-void HttpServer::Impl::stop() {
-  error_code ignored;
+void Connections::Impl::stop() {
   io_.stop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  acceptor_.close(ignored);
   for (asio::thread_pool* pool : {&workers_.light, &workers_.heavy}) {
     pool->stop();
     pool->join();
   }
 }
 
-HttpServer::HttpServer(ServerCore& core) : impl_(std::make_unique<Impl>(core)) {}
-HttpServer::~HttpServer() = default;
-Result<void> HttpServer::start() {
-  return impl_->start();
+Connections::Connections(ServerCore& core) : impl_(std::make_unique<Impl>(core)) {}
+Connections::~Connections() = default;
+void Connections::start(std::size_t max_connections) {
+  impl_->start(max_connections);
 }
-std::uint16_t HttpServer::port() const {
-  return impl_->port();
+void Connections::adopt(int socket) {
+  impl_->adopt(socket);
 }
-void HttpServer::close_idle() {
+bool Connections::has_room() const {
+  return impl_->has_room();
+}
+void Connections::close_idle() {
   impl_->close_idle();
 }
-bool HttpServer::wait_until_quiet(std::uint32_t timeout_ms) {
+bool Connections::wait_until_quiet(std::uint32_t timeout_ms) {
   return impl_->wait_until_quiet(timeout_ms);
 }
-void HttpServer::stop() {
+void Connections::stop() {
   impl_->stop();
 }
 
