@@ -1,0 +1,39 @@
+// The rows of the command table. Any thread.
+#include "cli/commands.h"
+
+#include <array>
+
+namespace refrain::cli {
+namespace {
+
+constexpr auto kCommands = std::to_array<CommandInfo>({
+    {"serve", "", "", "serve a model over the OpenAI API"},
+    {"chat", "", "", "talk to a model in the terminal"},
+    {"run", "[PROMPT]", "what to ask; left out or `-`: read from stdin",
+     "answer one prompt and exit"},
+    {"tokenize", "[TEXT]", "text to tokenize; left out or `-`: read from stdin",
+     "show the tokens of a text"},
+    {"bench prefill", "", "", "measure how fast prompts of given lengths are computed"},
+    {"bench decode", "", "",
+     "measure how fast tokens are generated behind contexts of given lengths"},
+    {"bench serve", "", "", "measure a running server: TTFT, TPOT, throughput, cached share"},
+    {"eval perplexity", "", "", "score a text file with a model"},
+    {"config show", "", "", "print every setting, its value and where it came from"},
+    {"config docs", "", "", "print docs/reference/options.md"},
+    {"version", "", "", "print the version"},
+});
+
+}  // namespace
+
+std::span<const CommandInfo> command_table() {
+  return kCommands;
+}
+
+const CommandInfo* find_command(std::string_view name) {
+  for (const CommandInfo& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace refrain::cli

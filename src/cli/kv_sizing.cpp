@@ -1,0 +1,111 @@
+// Sizing of the arena. Any thread.
+#include "cli/kv_sizing.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "base/str.h"
+#include "cli/files.h"
+
+namespace refrain::cli {
+namespace {
+
+constexpr std::uint64_t kMostAutomaticBytes = std::uint64_t{4} << 30U;
+constexpr std::uint32_t kShareOfAvailable = 4;  // a quarter
+
+std::uint64_t number_in(std::string_view text) {
+  text = trim(text);
+  std::uint64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return fault == std::errc{} ? value : 0;
+}
+
+std::uint32_t blocks_of(std::uint64_t tokens, std::uint32_t block_size) {
+  return static_cast<std::uint32_t>((tokens + block_size - 1) / block_size);
+}
+
+}  // namespace
+
+Result<KvSizing> size_kv(const KvSizingInput& input) {
+  CHECK(input.bytes_per_token > 0 && input.block_size > 0 && input.model_context > 0,
+        "sizing without a model");
+  KvSizing sizing;
+  const std::uint64_t block_bytes = input.bytes_per_token * input.block_size;
+  const std::uint32_t wanted =
+      input.wanted_context > 0 ? input.wanted_context : input.model_context;
+  const std::uint64_t wanted_bytes = blocks_of(wanted, input.block_size) * block_bytes;
+  sizing.budget_bytes = input.budget_bytes;
+  if (input.budget_bytes == 0) {
+    sizing.automatic = true;
+    sizing.budget_bytes = std::min(input.available_bytes / kShareOfAvailable, kMostAutomaticBytes);
+    // A context asked for by name comes first, as long as there is memory for it at all.
+    if (input.wanted_context > 0) sizing.budget_bytes = std::max(sizing.budget_bytes, wanted_bytes);
+    if (sizing.budget_bytes > input.available_bytes) {
+      return Error{
+          Code::kInvalidArgument,
+          str_cat("a context of ", wanted, " tokens takes ", format_bytes(wanted_bytes),
+                  ", but only ", format_bytes(input.available_bytes), " of memory are free"),
+          "lower --max-context", "--max-context"};
+    }
+  }
+  const std::uint64_t blocks = sizing.budget_bytes / block_bytes;
+  sizing.block_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      blocks, std::numeric_limits<std::uint32_t>::max() / input.block_size));
+  const std::uint64_t fits = std::uint64_t{sizing.block_count} * input.block_size;
+  if (input.wanted_context > 0 && fits < input.wanted_context) {
+    return Error{
+        Code::kInvalidArgument,
+        str_cat("--kv-budget ", format_bytes(sizing.budget_bytes), " holds ", fits,
+                " tokens, less than --max-context ", input.wanted_context),
+        str_cat("raise --kv-budget to ", format_bytes(wanted_bytes), " or lower --max-context"),
+        "--kv-budget"};
+  }
+  constexpr std::uint64_t kLeastContext = 16;
+  if (fits < kLeastContext) {
+    return Error{Code::kInvalidArgument,
+                 str_cat("--kv-budget ", format_bytes(sizing.budget_bytes),
+                         " holds not even one block of ", input.block_size, " tokens"),
+                 str_cat("a context of ", wanted, " tokens takes ", format_bytes(wanted_bytes)),
+                 "--kv-budget"};
+  }
+  sizing.max_context = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, fits));
+  if (sizing.max_context < wanted) {
+    sizing.notes.push_back(
+        str_cat("requests may have ", sizing.max_context, " tokens instead of the model's ", wanted,
+                ": that is what the budget of ", format_bytes(sizing.budget_bytes), " holds"));
+  }
+  if (input.wanted_context > input.model_context) {
+    sizing.notes.push_back(str_cat("--max-context ", input.wanted_context, " is beyond the ",
+                                   input.model_context,
+                                   " tokens the model was trained for; answers get worse there"));
+  }
+  return sizing;
+}
+
+std::uint64_t available_memory_bytes(const std::string& meminfo, const std::string& group_limit,
+                                     const std::string& group_use) {
+  std::uint64_t available = 0;
+  for (const std::string_view line : split(meminfo, '\n')) {
+    constexpr std::string_view kKey = "MemAvailable:";
+    if (line.starts_with(kKey)) available = number_in(line.substr(kKey.size())) * 1024;
+  }
+  const std::uint64_t limit = number_in(group_limit);  // 0 for "max"
+  if (limit > 0) {
+    const std::uint64_t use = number_in(group_use);
+    available = std::min(available, limit > use ? limit - use : 0);
+  }
+  return available;
+}
+
+std::uint64_t available_memory_bytes() {
+  constexpr std::size_t kMost = 64U << 10U;
+  const auto text = [](const char* path) {
+    const Result<std::string> read = read_file(path, kMost);
+    return read.ok() ? *read : std::string{};
+  };
+  return available_memory_bytes(text("/proc/meminfo"), text("/sys/fs/cgroup/memory.max"),
+                                text("/sys/fs/cgroup/memory.current"));
+}
+
+}  // namespace refrain::cli

@@ -1,0 +1,225 @@
+// The rows of the option table, in the order in which help and docs show them. Main thread.
+#include "cli/options.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/str.h"
+
+namespace refrain::cli {
+namespace {
+
+using enum OptionKind;
+
+// Commands that load a model; those that also run an engine; those that also take messages.
+constexpr std::string_view kModelUsers =
+    "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity";
+constexpr std::string_view kComputeUsers =
+    "serve,chat,run,bench prefill,bench decode,eval perplexity";
+constexpr std::string_view kEngineUsers = "serve,chat,run";
+constexpr std::string_view kSampling = "chat,run";
+
+constexpr auto kOptions = std::to_array<OptionInfo>({
+    {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
+     "*"},
+    {"--log-level", "log.level", kChoice, "info", "", "debug|info|warn|error|off",
+     "least important log lines to write to stderr", "*"},
+    {"--json", "", kBool, "false", "", "", "write the result as JSON",
+     "run,tokenize,config show,bench prefill,bench decode,bench serve,eval perplexity,version"},
+
+    {"--model", "model.path", kText, "", "", "",
+     "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
+     true, "-m"},
+    {"--alias", "model.alias", kText, "", "", "",
+     "name of the model in the API; left out: its file name (bench serve: first of /v1/models)",
+     "serve,bench serve", true, "-a"},
+    {"--chat-template", "model.chat_template", kText, "", "", "",
+     "file with a Jinja template used instead of the model's own", kEngineUsers, true,
+     "--chat-template-file"},
+
+    {"--host", "server.host", kText, "127.0.0.1", "", "", "address to listen on", "serve"},
+    {"--port", "server.port", kInteger, "8080", "", "", "port to listen on; 0 = any free one",
+     "serve", true, "-p", "", 0, 65535},
+    {"--api-key", "server.api_key", kList, "", "", "",
+     "key that clients must send, as KEY or TENANT=KEY; may be repeated (bench serve: the key to "
+     "send)",
+     "serve,bench serve", true, "", "", 0, 0, true},
+    {"--api-key-file", "server.api_key_file", kText, "", "", "",
+     "file with one KEY or TENANT=KEY a line", "serve"},
+    {"--admin-key", "server.admin_key", kText, "", "", "", "key for administrative calls", "serve",
+     true, "", "", 0, 0, true},
+    {"--cors-allow-origin", "server.cors_allow_origin", kList, "", "", "",
+     "web origin that may call the server, * = any; may be repeated", "serve"},
+    {"--allow-host", "server.allow_host", kList, "", "", "",
+     "further name accepted in the Host header; may be repeated", "serve"},
+    {"--max-tokens", "server.max_tokens", kInteger, "2048", "tokens", "",
+     "default and ceiling of generated tokens per request", kEngineUsers, true, "-n", "", 1, 1e6},
+    {"--max-choices", "server.max_choices", kInteger, "16", "", "", "ceiling of a request's n",
+     "serve", true, "", "", 1, 128},
+    {"--request-timeout", "server.request_timeout", kInteger, "0", "s", "",
+     "longest time of one request; 0 = no limit", "serve", true, "", "", 0, 1e6},
+    {"--drain-grace", "server.drain_grace", kInteger, "30", "s", "",
+     "time running requests get to finish at shutdown", "serve", true, "", "", 0, 86400},
+    {"--max-body", "server.max_body", kSize, "32MiB", "bytes", "", "largest request body", "serve",
+     true, "", "", 1024, 1U << 30U},
+    {"--max-header", "server.max_header", kSize, "16KiB", "bytes", "", "largest request header",
+     "serve", true, "", "", 1024, 1U << 20U},
+    {"--max-json-depth", "server.max_json_depth", kInteger, "64", "", "",
+     "deepest nesting of a JSON body", "serve", true, "", "", 8, 512},
+    {"--max-connections", "server.max_connections", kInteger, "2048", "", "",
+     "open connections at a time", "serve", true, "", "", 1, 65536},
+    {"--network-threads", "server.network_threads", kInteger, "2", "", "",
+     "threads for HTTP, JSON and tokenizing", "serve", true, "--threads-http", "", 1, 256},
+    {"--header-timeout", "server.header_timeout", kInteger, "15", "s", "",
+     "time a client has to send its header", "serve", true, "", "", 1, 86400},
+    {"--body-timeout", "server.body_timeout", kInteger, "60", "s", "",
+     "time a client has to send its body", "serve", true, "", "", 1, 86400},
+    {"--idle-timeout", "server.idle_timeout", kInteger, "75", "s", "",
+     "time an idle connection is kept open", "serve", true, "", "", 1, 86400},
+    {"--write-timeout", "server.write_timeout", kInteger, "60", "s", "",
+     "time a client may leave an answer unread", "serve", true, "", "", 1, 86400},
+    {"--stream-comment", "server.stream_comment", kInteger, "10", "s", "",
+     "pause after which a stream gets a comment that keeps it open", "serve", true, "", "", 1,
+     3600},
+
+    {"--threads", "engine.threads", kInteger, "0", "", "", "compute threads; 0 = physical cores",
+     kComputeUsers, true, "-t", "", 0, 1024},
+    {"--max-context", "engine.max_context", kInteger, "0", "tokens", "",
+     "longest prompt + answer of one request; 0 = as the model and the budget allow", kComputeUsers,
+     true, "--ctx-size -c", "", 0, 1e8},
+    {"--step-tokens", "engine.step_tokens", kInteger, "256", "tokens", "",
+     "rows computed per step; long prompts are cut to fit, so running answers go on between",
+     kComputeUsers, true, "--batch-size -b", "", 1, 8192},
+    {"--max-running", "engine.max_running", kInteger, "64", "", "", "answers generated together",
+     "serve", true, "--parallel", "", 1, 4096},
+    {"--max-queue", "engine.max_queue", kInteger, "256", "", "",
+     "requests that may wait; beyond it clients get 429", "serve", true, "", "", 1, 65536},
+    {"--tenant-queue", "engine.tenant_queue", kInteger, "0", "", "",
+     "of those, requests of one tenant; 0 = no own limit", "serve", true, "", "", 0, 65536},
+    {"--seed", "engine.seed", kInteger, "0", "", "", "seed of requests that bring none",
+     kEngineUsers, true, "-s", "", 0, 9e15},
+
+    {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
+     "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
+     kComputeUsers, true, "", "", 0, 9e15},
+    {"--kv-format", "cache.kv_format", kChoice, "f16", "", "f16", "how keys and values are stored",
+     kComputeUsers},
+    {"--prefix-cache", "cache.enabled", kBool, "true", "", "",
+     "reuse context of earlier requests; off is the reference", kEngineUsers},
+    {"--block-size", "cache.block_size", kInteger, "16", "tokens", "",
+     "tokens per block, a multiple of 16", kComputeUsers, true, "", "", 16, 1024},
+    {"--max-blocks", "cache.max_blocks", kInteger, "0", "blocks", "",
+     "most blocks that cached context may hold inside the budget; 0 = no own limit", kEngineUsers,
+     true, "", "", 0, 4e9},
+    {"--cache-policy", "cache.policy", kChoice, "lru", "", "lru|lfu",
+     "which cached blocks give way first", kEngineUsers},
+    {"--segment-reuse", "cache.suffix.enabled", kBool, "false", "", "",
+     "reuse text that stood behind another left context (approximate)", kEngineUsers, false, "",
+     "accepted; comes with segment reuse; exact reuse is used meanwhile"},
+    {"--normalize-input", "cache.normalize_input", kBool, "false", "", "",
+     "rewrite user text to a canonical form before tokenizing", kEngineUsers, false, "",
+     "accepted; comes with input normalisation; text is used as it arrives meanwhile"},
+    {"--min-match-blocks", "cache.min_match_blocks", kInteger, "1", "blocks", "",
+     "shortest run of moved blocks worth reusing", kEngineUsers, false, "",
+     "accepted; comes with segment reuse; exact reuse takes every match meanwhile", 1, 65536},
+
+    {"--system", "", kText, "", "", "", "system message of the conversation", kSampling},
+    {"--temperature", "", kReal, "0.7", "", "",
+     "randomness of sampling; 0 = always the likeliest token", kSampling, true, "--temp", "", 0,
+     100},
+    {"--top-k", "", kInteger, "0", "", "", "sample from the k likeliest tokens; 0 = all", kSampling,
+     true, "", "", 0, 1e6},
+    {"--top-p", "", kReal, "1", "", "",
+     "sample from the likeliest tokens of this total probability", kSampling, true, "", "", 1e-6,
+     1},
+    {"--min-p", "", kReal, "0", "", "",
+     "leave out tokens less likely than this share of the likeliest", kSampling, true, "", "", 0,
+     0.999999},
+    {"--repeat-penalty", "", kReal, "1", "", "", "above 1: makes repetition less likely", kSampling,
+     true, "--repetition-penalty", "", 1e-3, 100},
+    {"--stop", "", kList, "", "", "", "text that ends the answer; may be repeated", kSampling},
+    {"--ignore-eos", "", kBool, "false", "", "", "go on after an end token", "run"},
+    {"--raw", "", kBool, "false", "", "", "continue the text itself, without a chat template",
+     "run"},
+    {"--stats", "", kBool, "false", "", "", "write tokens and timings to stderr after each answer",
+     kSampling},
+
+    {"--parse-special", "", kBool, "false", "", "",
+     "control tokens written out in the text become those tokens", "tokenize"},
+    {"--bos", "", kBool, "true", "", "", "begin with the BOS token if the model wants one",
+     "tokenize"},
+
+    {"--prompt-tokens", "", kText, "512,4096", "tokens", "", "prompt lengths to measure",
+     "bench prefill"},
+    {"--depth", "", kText, "0,4096", "tokens", "", "context lengths to measure at", "bench decode"},
+    {"--decode-tokens", "", kInteger, "32", "tokens", "", "tokens decoded per measurement",
+     "bench decode", true, "", "", 1, 1e5},
+    {"--repeat", "", kInteger, "1", "", "", "measurements per length; the median is reported",
+     "bench prefill,bench decode", true, "", "", 1, 1000},
+    {"--url", "", kText, "http://127.0.0.1:8080", "", "", "server to measure (plain OpenAI API)",
+     "bench serve"},
+    {"--workload", "", kChoice, "chat", "", "chat|rag|agent|batch|noisy", "shape of the traffic",
+     "bench serve"},
+    {"--concurrency", "", kInteger, "4", "", "", "clients at a time", "bench serve", true, "", "",
+     1, 1024},
+    {"--requests", "", kInteger, "32", "", "", "requests in all", "bench serve", true, "", "", 1,
+     1e6},
+    {"--output-tokens", "", kInteger, "32", "tokens", "", "max_tokens of each request",
+     "bench serve", true, "", "", 1, 1e5},
+    {"--workload-seed", "", kInteger, "1", "", "", "seed of the generated texts", "bench serve",
+     true, "", "", 0, 9e15},
+    {"--file", "", kText, "", "", "", "text file to score", "eval perplexity", true, "-f"},
+    {"--window", "", kInteger, "512", "tokens", "", "tokens per window", "eval perplexity", true,
+     "", "", 2, 1e6},
+    {"--stride", "", kInteger, "0", "tokens", "",
+     "distance of window beginnings; 0 = the window length (no overlap)", "eval perplexity", true,
+     "", "", 0, 1e6},
+    {"--limit", "", kInteger, "0", "tokens", "", "tokens of the file to use; 0 = all",
+     "eval perplexity", true, "", "", 0, 1e9},
+});
+
+bool lists(std::string_view commands, std::string_view command) {
+  const auto names = split(commands, ',');
+  return std::find(names.begin(), names.end(), command) != names.end();
+}
+
+}  // namespace
+
+std::span<const OptionInfo> option_table() {
+  return kOptions;
+}
+
+const OptionInfo* find_option(std::string_view flag) {
+  for (const OptionInfo& option : kOptions) {
+    if (option.flag == flag) return &option;
+    for (const std::string_view alias : split(option.aliases, ' ')) {
+      if (!alias.empty() && alias == flag) return &option;
+    }
+  }
+  return nullptr;
+}
+
+const OptionInfo* find_ini_key(std::string_view ini_key) {
+  for (const OptionInfo& option : kOptions) {
+    if (!ini_key.empty() && option.ini_key == ini_key) return &option;
+  }
+  return nullptr;
+}
+
+std::string env_name(const OptionInfo& option) {
+  if (option.ini_key.empty() && option.flag != "--config") return {};
+  std::string name = "REFRAIN_";
+  for (const char c : option.flag.substr(2)) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+bool counts_for(const OptionInfo& option, std::string_view command) {
+  // `config show` answers for everything that a file may hold.
+  if (command == "config show" && !option.ini_key.empty()) return true;
+  return option.commands == "*" || lists(option.commands, command);
+}
+
+}  // namespace refrain::cli

@@ -1,0 +1,156 @@
+// Wiring. Main thread.
+#include "cli/runtime.h"
+
+#include <filesystem>
+
+#include "base/str.h"
+
+namespace refrain::cli {
+namespace {
+
+// Raised when what a block holds, or how its key is made, changes.
+constexpr std::string_view kBlockFormat = "refrain-block/1";
+constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
+
+text::SpecialTokens special_tokens(const text::Vocabulary& vocabulary) {
+  const auto written = [&](const std::optional<TokenId>& id) {
+    return id.has_value() ? vocabulary.tokens.at(static_cast<std::size_t>(to_int(*id)))
+                          : std::string{};
+  };
+  return {.bos = written(vocabulary.bos), .eos = written(vocabulary.eos)};
+}
+
+// A template given by the user must parse. A broken one of the model's own is reported, and chat is
+// then refused; text can still be continued.
+Result<std::optional<text::ChatTemplate>> load_template(const Settings& settings,
+                                                        const model::Model& model,
+                                                        Console& console) {
+  using Maybe = std::optional<text::ChatTemplate>;
+  const std::string& path = settings.text("--chat-template");
+  std::string source = model.chat_template();
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(source, read_file(path, kMaxTemplateBytes));
+  }
+  if (source.empty()) return Maybe{};
+  Result<text::ChatTemplate> parsed =
+      text::ChatTemplate::parse(source, special_tokens(model.vocabulary()));
+  if (parsed.ok()) return Maybe(std::move(*parsed));
+  if (!path.empty()) {
+    Error error = parsed.error();
+    error.message = str_cat("chat template `", path, "` is broken: ", error.message);
+    return error;
+  }
+  console.warn(
+      str_cat("the model's chat template is broken, so chat is off: ", parsed.error().message),
+      "give a working template with --chat-template FILE");
+  return Maybe{};
+}
+
+// "a.gguf" or "folder/a.gguf" -> "a"
+std::string file_stem(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
+
+std::string rope_text(const model::RopeSettings& rope) {
+  std::string text = str_cat(static_cast<int>(rope.layout), ",", rope.dimensions, ",", rope.base,
+                             ",", rope.base_local, ",", static_cast<int>(rope.scaling), ",",
+                             rope.factor, ",", rope.original_context, ",", rope.attention_factor,
+                             ",", rope.beta_fast, ",", rope.beta_slow);
+  for (const float factor : rope.frequency_factors) text += str_cat(",", factor);
+  return text;
+}
+
+}  // namespace
+
+Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
+  ASSIGN_OR_RETURN(
+      const std::string path,
+      find_model(settings.text("--model"), model_folders(settings.environment(), binary_path())));
+  LoadedModel loaded;
+  // A process has one place for rope scaling: the longest context asked for.
+  const auto wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context"));
+  const auto show = [&](double share) { console.progress(str_cat("loading ", path), share); };
+  ASSIGN_OR_RETURN(
+      loaded.model,
+      model::Model::load({.path = path, .max_context = wanted_context, .on_progress = show}));
+  console.end_progress();
+  ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::create(loaded.model->vocabulary()));
+  ASSIGN_OR_RETURN(loaded.chat_template, load_template(settings, *loaded.model, console));
+  loaded.name = settings.text("--alias").empty() ? file_stem(path) : settings.text("--alias");
+  return loaded;
+}
+
+Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
+  Compute compute;
+  const model::ModelShape& shape = loaded.model->shape();
+  constexpr model::KvFormat kFormat = model::KvFormat::kF16;  // the only choice of --kv-format
+  compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
+  ASSIGN_OR_RETURN(
+      compute.sizing,
+      size_kv({.budget_bytes = settings.size("--kv-budget"),
+               .available_bytes = available_memory_bytes(),
+               .bytes_per_token = model::kv_bytes_per_token(shape, kFormat),
+               .block_size = compute.block_size,
+               .wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context")),
+               .model_context = shape.context_length}));
+  for (const std::string& note : compute.sizing.notes) console.note(note);
+  ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, kFormat, compute.block_size,
+                                                         compute.sizing.block_count));
+  const model::ExecutorOptions options{
+      .thread_count = static_cast<std::uint32_t>(settings.integer("--threads")),
+      .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
+  ASSIGN_OR_RETURN(compute.executor,
+                   model::Executor::create_ggml(*loaded.model, *compute.arena, options));
+  compute.loaded = std::move(loaded);
+  return compute;
+}
+
+Hash128 Compute::cache_root() const {
+  const model::Model& model = *loaded.model;
+  return hash_text(str_cat(kBlockFormat, "|", to_hex(model.fingerprint()), "|",
+                           rope_text(model.shape().rope), "|f16|", executor->numerics()));
+}
+
+Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, Console& console) {
+  auto host = std::make_unique<EngineHost>();
+  ASSIGN_OR_RETURN(LoadedModel loaded, LoadedModel::load(settings, console));
+  ASSIGN_OR_RETURN(host->compute, Compute::create(std::move(loaded), settings, console));
+  const Compute& compute = host->compute;
+  const model::ModelShape& shape = compute.loaded.model->shape();
+  ASSIGN_OR_RETURN(
+      host->ledger,
+      kv::Ledger::create(
+          {.block_size = compute.block_size,
+           .block_count = compute.sizing.block_count,
+           .max_cached_blocks = static_cast<std::uint32_t>(settings.integer("--max-blocks")),
+           .policy = settings.text("--cache-policy") == "lfu" ? kv::EvictionPolicy::kLfu
+                                                              : kv::EvictionPolicy::kLru,
+           .prefix_cache = settings.boolean("--prefix-cache")}));
+  host->grammars = std::make_unique<engine::GrammarCompiler>(*compute.loaded.tokenizer);
+  host->metrics.set(metrics::Metric::kKvBudgetBytes,
+                    static_cast<double>(compute.sizing.budget_bytes));
+  host->metrics.set(metrics::Metric::kWeightBytes, static_cast<double>(shape.weight_bytes));
+  const auto number = [&](std::string_view flag) {
+    return static_cast<std::uint32_t>(settings.integer(flag));
+  };
+  host->engine = std::make_unique<engine::Engine>(
+      engine::EngineParts{.tokenizer = compute.loaded.tokenizer.get(),
+                          .executor = compute.executor.get(),
+                          .ledger = host->ledger.get(),
+                          .metrics = &host->metrics,
+                          .clock = &host->clock,
+                          .vocabulary_size = shape.vocabulary_size,
+                          .embedding_dim = shape.embedding_dim,
+                          .cache_root = compute.cache_root()},
+      engine::EngineOptions{
+          .step_token_budget = number("--step-tokens"),
+          .max_running = number("--max-running"),
+          .max_waiting = number("--max-queue"),
+          .max_waiting_per_tenant = number("--tenant-queue"),
+          .max_context = compute.sizing.max_context,
+          .default_seed = static_cast<std::uint64_t>(settings.integer("--seed"))});
+  host->engine->start();
+  return host;
+}
+
+}  // namespace refrain::cli

@@ -1,0 +1,71 @@
+// Composition: the concrete objects of one process, made from settings. Three storeys, each usable
+// without the one above:
+//
+//   LoadedModel   model file, tokenizer, chat template                  tokenize
+//   Compute       + arena, executor                                     bench prefill|decode, eval
+//   EngineHost    + ledger, engine, grammars, metrics, clock            run, chat, serve
+//
+// Built on the main thread; the engine thread runs inside Engine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/result.h"
+#include "cli/console.h"
+#include "cli/kv_sizing.h"
+#include "cli/settings.h"
+#include "engine/engine.h"
+#include "engine/grammar.h"
+#include "kv/ledger.h"
+#include "metrics/registry.h"
+#include "model/executor.h"
+#include "model/kv_arena.h"
+#include "model/model.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace refrain::cli {
+
+struct LoadedModel {
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;  // empty: chat is refused, completions work
+  std::string name;                                 // --alias or the file's name
+
+  // Shows progress on the console. A --chat-template that does not parse is an error, a broken one
+  // of the model's own a warning: both come here, not at the first request.
+  static Result<LoadedModel> load(const Settings& settings, Console& console);
+};
+
+struct Compute {
+  LoadedModel loaded;
+  KvSizing sizing;
+  std::uint32_t block_size = 16;
+  std::unique_ptr<model::KvArena> arena;
+  std::unique_ptr<model::Executor> executor;
+
+  static Result<Compute> create(LoadedModel loaded, const Settings& settings, Console& console);
+  // Hash of everything of this process that changes the bits of a block.
+  Hash128 cache_root() const;
+};
+
+// Not movable: the engine holds pointers to its neighbours. Members are destroyed in reverse order,
+// so the engine goes first.
+struct EngineHost {
+  Compute compute;
+  SteadyClock clock;
+  metrics::Registry metrics;
+  std::unique_ptr<kv::Ledger> ledger;
+  std::unique_ptr<engine::GrammarCompiler> grammars;
+  std::unique_ptr<engine::Engine> engine;
+
+  // Loads everything and starts the engine thread.
+  static Result<std::unique_ptr<EngineHost>> start(const Settings& settings, Console& console);
+};
+
+}  // namespace refrain::cli

@@ -1,0 +1,49 @@
+// The measuring client behind `refrain bench serve`: speaks plain OpenAI, so that it also measures
+// other servers. One thread per client; results are joined at the end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/http_client.h"
+
+namespace refrain::cli {
+
+struct ServeBenchOptions {
+  Url url;
+  std::string bearer;
+  std::string model;  // sent as `model`
+  std::string workload;
+  std::uint32_t concurrency = 1;
+  std::uint32_t requests = 1;
+  std::uint32_t output_tokens = 32;
+  std::uint64_t seed = 1;
+};
+
+struct RequestSample {
+  double ttft_ms = 0;  // sent until the first text
+  double tpot_ms = 0;  // mean per token after the first; 0 with fewer than two
+  double total_ms = 0;
+  std::uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  std::string error;  // "" = answered
+};
+
+struct ServeBenchReport {
+  std::vector<RequestSample> samples;  // all requests, failed ones included
+  double wall_s = 0;
+};
+
+// The first id of /v1/models.
+Result<std::string> first_model(const Url& url, const std::string& bearer);
+
+// `on_progress` gets finished requests, from any client thread.
+ServeBenchReport run_serve_bench(const ServeBenchOptions& options,
+                                 const std::function<void(std::uint32_t)>& on_progress);
+
+// Value below which `share` (0..1) of the values lie (nearest rank); 0 of none.
+double percentile(std::vector<double> values, double share);
+
+}  // namespace refrain::cli

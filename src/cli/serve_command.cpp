@@ -1,0 +1,163 @@
+// `refrain serve`: composition of the server, start-up lines, shutdown. Main thread waits for
+// signals.
+#include <csignal>
+
+#include "base/channel.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "capacity/ledgers.h"
+#include "cli/api_keys.h"
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "serve/server.h"
+
+namespace refrain::cli {
+namespace {
+
+Result<serve::ServerOptions> server_options(const Settings& settings) {
+  const auto number = [&](std::string_view flag) {
+    return static_cast<std::uint32_t>(settings.integer(flag));
+  };
+  serve::ServerOptions options;
+  options.host = settings.text("--host");
+  options.port = static_cast<std::uint16_t>(settings.integer("--port"));
+  options.network_threads = number("--network-threads");
+  ASSIGN_OR_RETURN(options.api_keys, collect_api_keys(settings));
+  options.admin_key = trim(settings.text("--admin-key"));
+  options.allowed_origins = settings.list("--cors-allow-origin");
+  options.allowed_hosts = settings.list("--allow-host");
+  options.max_body_bytes = settings.size("--max-body");
+  options.max_header_bytes = settings.size("--max-header");
+  options.max_connections = number("--max-connections");
+  options.max_json_depth = number("--max-json-depth");
+  options.header_timeout_s = number("--header-timeout");
+  options.body_timeout_s = number("--body-timeout");
+  options.idle_timeout_s = number("--idle-timeout");
+  options.write_timeout_s = number("--write-timeout");
+  options.keep_alive_comment_s = number("--stream-comment");
+  options.drain_grace_s = number("--drain-grace");
+  options.request_timeout_s = number("--request-timeout");
+  options.max_tokens = number("--max-tokens");
+  options.max_choices = number("--max-choices");
+  return options;
+}
+
+std::string ledger_lines(const Compute& compute) {
+  const model::ModelShape& shape = compute.loaded.model->shape();
+  const std::uint64_t scratch = compute.executor->scratch_bytes();
+  const capacity::LedgerInput input{
+      .parameter_count = shape.parameter_count,
+      .weight_bytes = shape.weight_bytes,
+      .layer_count = shape.layer_count,
+      .kv_head_count = shape.kv_head_count,
+      .key_dim = shape.key_dim,
+      .value_dim = shape.value_dim,
+      .memory_bytes = compute.arena->bytes() + shape.weight_bytes + scratch,
+      .activation_bytes = scratch,
+      .context_tokens = compute.sizing.max_context};
+  return capacity::describe(input, capacity::compute_ledgers(input));
+}
+
+std::string on_off(bool on) {
+  return on ? "on" : "off";
+}
+
+void say_model(const EngineHost& host, const Settings& settings, Console& console) {
+  const Compute& compute = host.compute;
+  const model::Model& model = *compute.loaded.model;
+  const model::ModelShape& shape = model.shape();
+  console.say(str_cat("model      ", compute.loaded.name, ": ", shape.architecture_name, ", ",
+                      shape.layer_count, " layers, ", shape.parameter_count / 1'000'000,
+                      " M parameters, ", model.quantization(), ", ",
+                      format_bytes(shape.weight_bytes), ", context ", compute.sizing.max_context));
+  std::string ledgers = ledger_lines(compute);
+  while (ledgers.ends_with('\n')) ledgers.pop_back();
+  console.say(ledgers);
+  console.say(str_cat(
+      "budget     ", format_bytes(compute.sizing.budget_bytes), " of context memory",
+      compute.sizing.automatic ? " (auto: a quarter of what is free; --kv-budget sets it)" : "",
+      ", ", compute.sizing.block_count, " blocks of ", compute.block_size, " tokens"));
+  console.say(str_cat("cache      exact prefix reuse ", on_off(settings.boolean("--prefix-cache")),
+                      ", policy ", settings.text("--cache-policy"), ", KV format ",
+                      settings.text("--kv-format"), ", exactness: token (",
+                      compute.executor->numerics(), ")"));
+  console.say(
+      str_cat("chat       ",
+              compute.loaded.chat_template.has_value()
+                  ? (settings.text("--chat-template").empty() ? "template of the model"
+                                                              : "template of --chat-template")
+                  : "off: the model has no chat template; /v1/completions works"));
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void say_address(const serve::ServerOptions& options, std::uint16_t port, Console& console) {
+  const std::string host =
+      options.host.find(':') == std::string::npos ? options.host : str_cat("[", options.host, "]");
+  console.say(str_cat("access     API keys ",
+                      options.api_keys.empty() ? "off" : str_cat(options.api_keys.size(), " set"),
+                      ", cross-origin requests ",
+                      options.allowed_origins.empty() ? "refused" : "allowed where configured",
+                      ", /metrics on, prompts are not logged"));
+  if (!is_loopback(options.host) && options.api_keys.empty()) {
+    console.warn(str_cat("anyone who reaches ", options.host, " can use this server"),
+                 "set --api-key");
+  }
+  console.say(str_cat("listening on http://", host, ":", port));
+}
+
+}  // namespace
+
+Exit run_serve(const Settings& settings, Console& console) {
+  // Before any other thread, so that all of them leave these signals to the watcher.
+  SignalWatcher signals(/*ignore_hangup=*/true);
+  // Nothing is running yet and nothing is written: leaving at once is clean.
+  signals.set_handler([&](int, int) {
+    console.say("stopped while loading");
+    leave_now(static_cast<int>(Exit::kOk));
+  });
+  say_notes(settings, console);
+  const Result<serve::ServerOptions> options = server_options(settings);
+  if (!options.ok()) return fail(options.error(), console);
+  auto host = EngineHost::start(settings, console);
+  if (!host.ok()) return fail(host.error(), console);
+  const Compute& compute = (*host)->compute;
+  serve::Server server(
+      {.engine = (*host)->engine.get(),
+       .grammars = (*host)->grammars.get(),
+       .tokenizer = compute.loaded.tokenizer.get(),
+       .chat_template =
+           compute.loaded.chat_template.has_value() ? &*compute.loaded.chat_template : nullptr,
+       .metrics = &(*host)->metrics,
+       .clock = &(*host)->clock,
+       .model_name = compute.loaded.name,
+       .exactness = "token",
+       .max_context = compute.sizing.max_context,
+       .embedding_dim = compute.loaded.model->shape().embedding_dim},
+      *options);
+  say_model(**host, settings, console);
+  Channel<int> stop_signals(4);
+  signals.set_handler([&](int signal, int count) {
+    // The second one means now, also when the first came while loading had just ended.
+    if (count > 1) leave_now(static_cast<int>(Exit::kFailed));
+    (void)stop_signals.try_push(std::move(signal));
+  });
+  if (const auto started = server.start(); !started.ok()) return fail(started.error(), console);
+  say_address(*options, server.port(), console);
+  const std::optional<int> signal = stop_signals.pop();
+  console.say(str_cat("got ", signal == SIGINT ? "SIGINT" : "SIGTERM",
+                      ": finishing what is running (at most ", options->drain_grace_s,
+                      " s; a second signal ends at once)"));
+  server.drain();
+  server.stop();
+  (*host)->engine->stop();
+  signals.set_handler({});
+  console.say("stopped");
+  return Exit::kOk;
+}
+
+}  // namespace refrain::cli
