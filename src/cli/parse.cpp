@@ -160,8 +160,6 @@ Result<void> parse_flags(const std::vector<std::string>& rest, CommandLine& line
                                     ? CLI::MultiOptionPolicy::TakeAll
                                     : CLI::MultiOptionPolicy::TakeLast);
       made->expected(1)->allow_extra_args(false);
-      if (option.kind == OptionKind::kList)
-        made->type_size(1)->expected(1, 4096)->allow_extra_args(false);
     }
     added.emplace_back(made, &option);
   }

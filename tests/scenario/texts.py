@@ -1,0 +1,48 @@
+"""Texts and small makers that cases use in their expressions."""
+import json
+import random
+
+WORDS = ("river morning letter window garden engine market winter village paper story bridge music "
+         "number answer question walked opened found carried wrote asked heard stood quiet small late "
+         "green second old the a of and to in with for from under over again because before").split()
+
+
+def lorem(count, seed=1):
+    """About `count` tokens of text, always the same."""
+    generator = random.Random(seed)
+    words, sentence = [], 0
+    for _ in range(max(1, int(count * 0.85))):
+        word = generator.choice(WORDS)
+        words.append(word.capitalize() if sentence == 0 else word)
+        sentence += 1
+        if sentence > 5 + generator.randrange(8):
+            words[-1] += "."
+            sentence = 0
+    return " ".join(words)
+
+
+def user(text, system=None):
+    """A conversation of one user message, behind a system message if given."""
+    head = [{"role": "system", "content": system}] if system else []
+    return head + [{"role": "user", "content": text}]
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+        return True
+    except ValueError:
+        return False
+
+
+def post(body, path="/v1/chat/completions", length=None, **headers):
+    """Raw bytes of a POST with any body; `length` may lie."""
+    size = len(body) if length is None else length
+    head = {"Host": "127.0.0.1", "Connection": "close", "Content-Type": "application/json",
+            "Content-Length": str(size), **{k.replace("_", "-"): v for k, v in headers.items()}}
+    lines = [f"POST {path} HTTP/1.1"] + [f"{name}: {value}" for name, value in head.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+HELPERS = {"lorem": lorem, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
+           "loads": json.loads}
