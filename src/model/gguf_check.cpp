@@ -316,8 +316,11 @@ class HeaderReader {
   std::optional<std::pair<std::size_t, std::size_t>> first_adjacent(Less less, Clash clash) const {
     std::vector<std::size_t> order(header_.tensors.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return less(header_.tensors[a], header_.tensors[b]);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const TensorInfo& left_tensor = header_.tensors[a];
+      const TensorInfo& right_tensor = header_.tensors[b];
+      if (less(left_tensor, right_tensor)) return true;
+      return !less(right_tensor, left_tensor) && a < b;  // file order among equals
     });
     for (std::size_t i = 1; i < order.size(); ++i)
       if (clash(header_.tensors[order[i - 1]], header_.tensors[order[i]]))
