@@ -140,23 +140,21 @@ bool Engine::Impl::schedule_rows() {
         .decoding = sequence.decoding(),
         .scores_prompt = entry.request->request().prompt_logprobs && sequence.choice() == 0,
         .age_order = entry.age_order,
-        .last_step = sequence.last_step});
+        .last_turn = sequence.last_turn});
   }
-  const std::vector<std::uint32_t> rows = schedule(runnables, options_.step_token_budget);
   scheduled_.clear();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    if (rows[i] > 0)
-      scheduled_.push_back(ScheduledSequence{
-          .request = running_[i].request, .sequence = running_[i].sequence, .row_count = rows[i]});
+  for (const Share& share : schedule(runnables, options_.step_token_budget)) {
+    const Running& entry = running_[share.runnable];
+    entry.sequence->last_turn = ++turns_;
+    scheduled_.push_back(ScheduledSequence{
+        .request = entry.request, .sequence = entry.sequence, .row_count = share.rows});
+  }
   return !scheduled_.empty();
 }
 
 void Engine::Impl::run_batch() {
   ++steps_;
-  for (ScheduledSequence& entry : scheduled_) {
-    entry.sequence->last_step = steps_;
-    entry.request->note_first_step(now_);
-  }
+  for (ScheduledSequence& entry : scheduled_) entry.request->note_first_step(now_);
   builder_.build(scheduled_, now_, batch_);
   Result<void> ran = parts_.executor->run(batch_, output_);
   const Tick began_at = std::exchange(now_, parts_.clock->now());

@@ -106,6 +106,7 @@ class Engine::Impl {
   std::vector<Running> running_;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_age_ = 1;
+  std::uint64_t turns_ = 0;  // shares of steps given out
   std::uint64_t idle_count_ = 0;
 
   BatchBuilder builder_;

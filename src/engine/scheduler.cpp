@@ -23,7 +23,7 @@ class Allocation {
     const std::uint32_t kept =
         prefills_.empty() ? 0 : std::min(left_ - 1, std::max<std::uint32_t>(1, left_ / 8));
     std::sort(decodes_.begin(), decodes_.end(), [&](std::size_t a, std::size_t b) {
-      return std::tuple(runnables_[a].last_step, a) < std::tuple(runnables_[b].last_step, b);
+      return std::tuple(runnables_[a].last_turn, a) < std::tuple(runnables_[b].last_turn, b);
     });
     for (const std::size_t i : decodes_)
       if (left_ > kept) give(i, 1);
@@ -44,7 +44,13 @@ class Allocation {
     give(oldest, left_);
   }
 
-  std::vector<std::uint32_t> take() { return std::move(rows_); }
+  std::vector<Share> shares() const {
+    std::vector<Share> served;
+    for (const std::vector<std::size_t>* group : {&decodes_, &prefills_})
+      for (const std::size_t i : *group)
+        if (rows_[i] > 0) served.push_back(Share{i, rows_[i]});
+    return served;
+  }
 
  private:
   void give(std::size_t i, std::uint32_t at_most) {
@@ -67,12 +73,12 @@ class Allocation {
 
 }  // namespace
 
-std::vector<std::uint32_t> schedule(std::span<const Runnable> runnables, std::uint32_t budget) {
+std::vector<Share> schedule(std::span<const Runnable> runnables, std::uint32_t budget) {
   CHECK(budget > 0, "a step has room for at least one row");
   Allocation allocation(runnables, budget);
   allocation.serve_decodes();
   allocation.serve_prefills();
-  return allocation.take();
+  return allocation.shares();
 }
 
 }  // namespace refrain::engine

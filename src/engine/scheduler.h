@@ -15,6 +15,7 @@
 // Engine thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,13 +27,20 @@ struct Runnable {
   bool decoding = false;
   bool scores_prompt = false;   // every row of its prompt wants logits
   std::uint64_t age_order = 0;  // lower = admitted earlier
-  std::uint64_t last_step = 0;  // step that ran it last
+  std::uint64_t last_turn = 0;  // when it was served last, in order of service
 };
 
 constexpr std::uint32_t kMaxScoredRows = 32;  // per step, over all sequences
 
-// Rows per runnable, in the same order; their sum is at most `budget` (> 0). Never all 0 if
-// anything is pending.
-std::vector<std::uint32_t> schedule(std::span<const Runnable> runnables, std::uint32_t budget);
+// The rows of one runnable in the next step; rows > 0.
+struct Share {
+  std::size_t runnable = 0;
+  std::uint32_t rows = 0;
+  bool operator==(const Share&) const = default;
+};
+
+// Shares in order of service; their rows sum up to at most `budget` (> 0). Never empty if anything
+// is pending.
+std::vector<Share> schedule(std::span<const Runnable> runnables, std::uint32_t budget);
 
 }  // namespace refrain::engine

@@ -67,7 +67,7 @@ class Sequence {
 
   Tick first_token_at = 0;
   Tick last_token_at = 0;
-  std::uint64_t last_step = 0;  // last step that ran rows of it; for fair turns
+  std::uint64_t last_turn = 0;  // when it was served last; for fair turns
 
  private:
   void collect(ChoiceText::Release release);
