@@ -81,7 +81,8 @@ Result<Value> indent_filter(Interpreter& run, const Value& v, const Arguments& a
     if (width > 1000) return wrong("`indent` by more than 1000");
     margin = Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' '));
   }
-  ASSIGN_OR_RETURN(Text text, run.text_of(v));
+  ASSIGN_OR_RETURN(Text text, text_argument(v, "indent"));
+  RETURN_IF_ERROR(run.charge_bytes(text.size() * 4));
   text.append("\n", kTemplateOrigin);
   const bool blank = flag(given, 2, false);
   const auto lines = split_lines(text);

@@ -280,6 +280,7 @@ constexpr std::array kSequenceFilters = {
 Result<Value> map_one(Interpreter& run, const Value& item, const Arguments& a) {
   const Interpreter::Depth depth(run);  // map("map", "map", ...) nests
   RETURN_IF_ERROR(depth.check());
+  RETURN_IF_ERROR(run.charge(a.positional.size() + a.keywords.size()));
   if (a.positional.empty()) {
     ASSIGN_OR_RETURN(const auto given, bind("map", a, {"attribute", "default"}));
     ASSIGN_OR_RETURN(const Value path, required(given, 0, "map"));
@@ -294,6 +295,7 @@ Result<Value> map_one(Interpreter& run, const Value& item, const Arguments& a) {
 }
 
 Result<Value> map_filter(Interpreter& run, const Value& v, const Arguments& a) {
+  if (!truth(v)) return make_list({});  // Jinja2 does not look at false values, be they lists or not
   ASSIGN_OR_RETURN(const auto items, run.items_of(v));
   Values out;
   for (const Value& item : items->items) {
@@ -306,6 +308,7 @@ Result<Value> map_filter(Interpreter& run, const Value& v, const Arguments& a) {
 // select("test", arguments ...), or by truth; selectattr("path", "test", arguments ...).
 template <bool keep, bool by_attribute>
 Result<Value> select_filter(Interpreter& run, const Value& v, const Arguments& a) {
+  if (!truth(v)) return make_list({});
   ASSIGN_OR_RETURN(const auto items, run.items_of(v));
   const std::size_t skip = by_attribute ? 1 : 0;
   if (a.positional.size() < skip) return wrong("`selectattr` needs an attribute");

@@ -2,6 +2,7 @@
 # many conversations: the rendered text must be that of Python's jinja2, refusals included (O-33),
 # and text of messages must never be marked as the template's (O-03a).
 import argparse
+import collections
 import pathlib
 import re
 import sys
@@ -139,7 +140,9 @@ def main():
             failures += 1
             print(f"{name} / {label}: {problem}")
     print(f"{len(cases)} cases, {texts} texts, {failures} failures")
-    assert len({name for name, _, _ in cases}) >= 15 and texts > 200
+    rendered = collections.Counter(name for (name, _, _), answer in zip(cases, answers) if "parts" in answer)
+    assert len(rendered) >= 15 and min(rendered.values()) >= 6 and texts > 200, rendered
+    assert rendered.keys() == {name for name, _, _ in cases}, "a template never renders"
     return 1 if failures else 0
 
 
