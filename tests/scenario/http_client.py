@@ -155,6 +155,21 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.socket.close()
 
+    def is_open(self):
+        """False once the server has closed its side."""
+        self.socket.setblocking(False)
+        try:
+            while data := self.socket.recv(65536):
+                self.buffer += data
+            return False
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self.socket.setblocking(True)
+            self.socket.settimeout(TIMEOUT_S)
+
     def more(self):
         data = self.socket.recv(65536)
         self.buffer += data

@@ -29,9 +29,12 @@ class Case:
                       "G": {"temperature": 0, "seed": 1}, "many": [], "r": None,
                       "metric": self.metric, "metrics_text": self.metrics_text,
                       "ids": self.ids, "memory": lambda: self.server.memory_bytes(),
-                      "open_files": lambda: self.server.open_files(), "log": self.log}
+                      "open_files": lambda: self.server.open_files(), "log": self.log, "idle_open": self.idle_open, "bad_models": self.bad_models,
+                      "health": lambda: http_client.exchange(self.server.port, "GET", "/health"),
+                      "get": lambda path: http_client.exchange(self.server.port, "GET", path,
+                                                               headers=self.headers)}
         self.headers = {}
-        self.background = {}
+        self.background, self.idle = {}, []
         self.statement = None
 
     # ---- helpers that expressions may call
@@ -58,6 +61,12 @@ class Case:
 
     def log(self):
         return self.server.stderr()
+
+    def bad_models(self):
+        """[(path, expected error, text of the message)] of the malformed files."""
+        folder = pathlib.Path(self.binary.generated) / "bad"
+        rows = [line.split("\t") for line in (folder / "manifest.tsv").read_text().splitlines()]
+        return [(str(folder / name), kind, message) for name, kind, message in rows]
 
     def value(self, expression):
         return eval(expression, self.names)  # cases are code of this repository
@@ -255,6 +264,24 @@ class Case:
         cold = self.send(path, body, self.cold)
         self.names["r"] = warm
         compare_with_cold(warm, cold)
+
+    def do_idle(self, statement):
+        """idle N [BYTES-EXPRESSION]: N connections that stay open and send no more than that."""
+        count, _, rest = statement.rest.partition(" ")
+        data = self.value(rest) if rest else b""
+        for _ in range(int(self.value(count))):
+            connection = http_client.Connection(self.server.port, 30)
+            connection.send(data)
+            self.idle.append(connection)
+
+    def idle_open(self):
+        """How many idle connections the server still keeps open (an answer may lie in them)."""
+        return sum(connection.is_open() for connection in self.idle)
+
+    def do_drop_idle(self, _statement):
+        for connection in self.idle:
+            connection.close()
+        self.idle = []
 
     # ---- statements: at the same time
     def do_together(self, statement):
