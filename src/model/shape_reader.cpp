@@ -206,10 +206,12 @@ class ShapeReader {
                      reader_.real("rope.scaling.yarn_beta_slow", {1e-3, 1e6}, rope.beta_slow));
     ASSIGN_OR_RETURN(const float extrapolation,
                      reader_.real("rope.scaling.yarn_ext_factor", {-1e3, 1e3}, 1.0F));
-    for (const std::string_view key : {"rope.scaling.yarn_log_multiplier"})
-      if (reader_.has(key)) return reader_.unsupported(key, "is not supported", "");
+    constexpr std::string_view kLogMultiplier = "rope.scaling.yarn_log_multiplier";
+    if (reader_.has(kLogMultiplier))
+      return reader_.unsupported(kLogMultiplier, "is not supported", "use a plain YaRN model");
     if (extrapolation != 1.0F)
-      return reader_.unsupported("rope.scaling.yarn_ext_factor", "must be 1", "");
+      return reader_.unsupported("rope.scaling.yarn_ext_factor", "must be 1",
+                                 "use a plain YaRN model");
     return {};
   }
 

@@ -79,8 +79,7 @@ TEST(Model, TheFingerprintChangesWithHeaderSizeAndWeights) {
   const auto last = load_changed([](std::uint64_t size) { return size - 300; });
   ASSERT_TRUE(last.ok()) << last.error().message;
   EXPECT_NE(original, (*last)->fingerprint());
-  // The first letter of the architecture's name in general.name would do too; this is the version
-  // of the quantizer, a number that nothing else depends on.
+  // These differ in one number of the header only.
   EXPECT_NE((*load("tiny"))->fingerprint(), (*load("tiny-short"))->fingerprint());
 }
 
