@@ -1,0 +1,367 @@
+// JSON in -> checked fields, or an error that names the field. No network, no engine.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/str.h"
+#include "serve/chat_request.h"
+#include "serve/completion_request.h"
+#include "serve/embeddings.h"
+#include "serve/error_shape.h"
+#include "serve/json_writer.h"
+#include "serve/server.h"
+
+namespace refrain::serve {
+namespace {
+
+constexpr std::size_t kVocabulary = 1000;
+
+Result<ChatRequest> chat(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json body, parse_json(text));
+  return read_chat_request(body, 16, ServerOptions{}.default_sampling);
+}
+
+// A chat request with one user turn and these further members.
+Result<ChatRequest> chat_with(const std::string& members) {
+  return chat(R"({"messages":[{"role":"user","content":"hi"}],)" + members + "}");
+}
+
+Result<ChatRequest> chat_of(const std::string& messages) {
+  return chat(R"({"messages":)" + messages + "}");
+}
+
+Result<CompletionRequest> completion(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json body, parse_json(text));
+  return read_completion_request(body, 16, ServerOptions{}.default_sampling, kVocabulary);
+}
+
+template <typename T>
+std::string fault(const Result<T>& result) {
+  return result.ok() ? "accepted" : result.error().field;
+}
+
+TEST(Json, keeps_order_and_64_bit_numbers_through_a_round_trip) {
+  const std::string text =
+      R"({"b":[1,-2,18446744073709551615,0.5,2.0],"a":{"x":null,"y":true},"s":"\u0000é\"\n"})";
+  const Result<Json> json = parse_json(text);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  const std::string again = to_text(*json);
+  EXPECT_EQ(
+      again,
+      R"({"b":[1,-2,18446744073709551615,0.5,2.0],"a":{"x":null,"y":true},"s":"\u0000é\"\n"})");
+  EXPECT_EQ(to_text(*parse_json(again)), again);
+}
+
+TEST(Json, takes_the_last_of_two_members_of_one_name) {
+  EXPECT_EQ(to_text(*parse_json(R"({"a":1,"a":2})")->find("a")), "2");
+}
+
+TEST(Json, refuses_bad_bodies_with_a_message_that_is_valid_utf8) {  // O-31
+  const std::string bodies[] = {"",
+                                "  \n",
+                                "{",
+                                "{\"a\":",
+                                "\xFF\xFE{}",
+                                "{\"a\":\"\xFF\xFE\"}",
+                                "{\"a\":\"\xC0\x80\"}",
+                                "{\"a\":\"\xC4\xE3\xBA\xC3\"}",  // GBK
+                                R"({"a":"\ud800"})",
+                                R"({"a":"\udc00x"})",
+                                "{\"a\":NaN}",
+                                "{\"a\":1}}",
+                                std::string("{\"a\":\0}", 7)};
+  for (const std::string& body : bodies) {
+    const Result<Json> json = parse_json(body);
+    ASSERT_FALSE(json.ok()) << body;
+    EXPECT_EQ(json.error().code, Code::kInvalidArgument);
+    EXPECT_TRUE(is_valid_utf8(error_body(json.error())));
+    EXPECT_TRUE(parse_json(error_body(json.error())).ok());
+  }
+}
+
+TEST(Json, accepts_a_byte_order_mark_and_nul_characters) {  // O-31
+  EXPECT_TRUE(parse_json("\xEF\xBB\xBF{\"a\":1}").ok());
+  const Result<Json> json = parse_json(R"({"a":"x\u0000y"})");
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(json->find("a")->text()->size(), 3U);
+}
+
+TEST(Json, bounds_depth_and_number_of_values) {
+  EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']')).ok());
+  EXPECT_EQ(parse_json(std::string(65, '[') + std::string(65, ']')).error().code, Code::kTooLarge);
+  EXPECT_EQ(parse_json(std::string(100000, '[')).error().code, Code::kTooLarge);
+  EXPECT_TRUE(parse_json("[1,2,3]", {.max_values = 4}).ok());
+  EXPECT_EQ(parse_json("[1,2,3,4]", {.max_values = 4}).error().code, Code::kTooLarge);
+}
+
+TEST(Json, names_the_member_of_a_number_that_no_double_holds) {  // O-24
+  const Result<Json> json = parse_json(R"({"messages":[{"a":1}],"temperature":1e309})");
+  ASSERT_FALSE(json.ok());
+  EXPECT_EQ(json.error().field, "temperature");
+  EXPECT_EQ(parse_json(R"({"a":[0,{"b":1e309}]})").error().field, "a[1].b");
+}
+
+TEST(ChatRequest, reads_the_usual_fields) {
+  const auto request = chat_with(
+      R"("model":"m","temperature":0,"top_p":0.5,"top_k":7,"min_p":0.1,"seed":18446744073709551615,
+         "presence_penalty":-1,"frequency_penalty":1.5,"repeat_penalty":1.25,"n":3,
+         "logit_bias":{"5":-100,"7":2.5},"stop":["a","b"],"max_completion_tokens":9,
+         "stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,
+         "cache_prompt":false,"user":"x","metadata":{"k":"v"},"unknown_field":[1,2])");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const GenerationFields& fields = request->generation;
+  EXPECT_EQ(fields.model, "m");
+  EXPECT_EQ(fields.sampling.temperature, 0.0F);
+  EXPECT_EQ(fields.sampling.top_p, 0.5F);
+  EXPECT_EQ(fields.sampling.top_k, 7);
+  EXPECT_EQ(fields.sampling.min_p, 0.1F);
+  EXPECT_EQ(fields.sampling.seed, 18446744073709551615ULL);
+  EXPECT_EQ(fields.sampling.presence_penalty, -1.0F);
+  EXPECT_EQ(fields.sampling.frequency_penalty, 1.5F);
+  EXPECT_EQ(fields.sampling.repetition_penalty, 1.25F);
+  ASSERT_EQ(fields.sampling.logit_bias.size(), 2U);
+  EXPECT_EQ(fields.sampling.logit_bias[1].token, TokenId{7});
+  EXPECT_EQ(fields.sampling.logit_bias[1].bias, 2.5F);
+  EXPECT_EQ(fields.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(fields.max_tokens, 9U);
+  EXPECT_EQ(fields.choice_count, 3U);
+  EXPECT_TRUE(fields.stream && fields.include_usage && fields.ignore_eos);
+  EXPECT_FALSE(fields.use_cache);
+  EXPECT_EQ(fields.sampling.top_logprobs, -1);
+}
+
+TEST(ChatRequest, gives_defaults_where_a_field_is_absent_or_null) {
+  const auto request = chat_with(
+      R"("temperature":null,"stop":null,"max_tokens":null,"seed":null,"tools":null,"logprobs":null)");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->generation.sampling.temperature, ServerOptions{}.default_sampling.temperature);
+  EXPECT_FALSE(request->generation.max_tokens.has_value());
+  EXPECT_FALSE(request->generation.sampling.seed.has_value());
+  EXPECT_FALSE(request->generation.stream);
+}
+
+TEST(ChatRequest, names_the_field_of_a_wrong_type_or_range) {  // O-13, O-18, O-24, O-45
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("temperature":-1)", "temperature"},
+      {R"("temperature":999999)", "temperature"},
+      {R"("temperature":"hot")", "temperature"},
+      {R"("top_p":-1)", "top_p"},
+      {R"("top_p":2)", "top_p"},
+      {R"("top_k":-5)", "top_k"},
+      {R"("min_p":1)", "min_p"},
+      {R"("repeat_penalty":0)", "repeat_penalty"},
+      {R"("repetition_penalty":-1)", "repetition_penalty"},
+      {R"("presence_penalty":3)", "presence_penalty"},
+      {R"("logit_bias":{"5":"x"})", "logit_bias"},
+      {R"("logit_bias":{"five":1})", "logit_bias"},
+      {R"("logit_bias":{"-5":1})", "logit_bias"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":[1])", "logit_bias"},
+      {R"("n":0)", "n"},
+      {R"("n":1000)", "n"},
+      {R"("seed":-2)", "seed"},
+      {R"("seed":1.5)", "seed"},
+      {R"("stop":7)", "stop"},
+      {R"("stop":[""])", "stop"},
+      {R"("stop":["a",7])", "stop"},
+      {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
+       "stop"},
+      {R"("logprobs":100)", "logprobs"},
+      {R"("top_logprobs":5)", "top_logprobs"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("max_tokens":-1)", "max_tokens"},
+      {R"("max_tokens":1.5)", "max_tokens"},
+      {R"("max_tokens":"10")", "max_tokens"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream_options":{"include_usage":1})", "stream_options.include_usage"},
+      {R"("response_format":{"type":"xml"})", "response_format.type"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":1}})",
+       "response_format.json_schema.schema"},
+      {R"("tools":[{"type":"x"}])", "tools[0].type"},
+      {R"("tools":[{"type":"function","function":{"name":"a b"}}])", "tools[0].function.name"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("tool_choice":"sometimes")", "tool_choice"},
+      {R"("continue_final_message":true)", "continue_final_message"},
+      {R"("model":5)", "model"},
+  };
+  for (const auto& [members, field] : cases) EXPECT_EQ(fault(chat_with(members)), field) << members;
+}
+
+TEST(ChatRequest, accepts_edge_values) {  // O-13, O-24
+  for (const char* members :
+       {R"("seed":9223372036854775808)", R"("seed":-1)", R"("top_k":-1)", R"("top_p":0)",
+        R"("max_tokens":0)", R"("max_tokens":2147483648)", R"("max_tokens":99999999999999999999)",
+        R"("max_tokens":10.0)", R"("n_keep":1000000000)", R"("top_logprobs":0)", R"("stop":"")",
+        R"("stream_options":{"include_usage":true})"})
+    EXPECT_EQ(fault(chat_with(members)), "accepted") << members;
+  EXPECT_EQ(chat_with(R"("max_tokens":0)")->generation.max_tokens, 0U);
+  EXPECT_GT(chat_with(R"("top_p":0)")->generation.sampling.top_p, 0.0F);
+}
+
+TEST(ChatRequest, reads_content_in_parts_like_one_string) {  // O-20
+  const auto parts = chat_of(
+      R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])");
+  ASSERT_TRUE(parts.ok());
+  EXPECT_EQ(parts->messages[0].content, "ab");
+  EXPECT_EQ(chat_of(R"([{"role":"user","content":[]}])")->messages[0].content, "");
+  EXPECT_EQ(chat_of(R"([{"role":"user","content":""}])")->messages[0].content, "");
+}
+
+TEST(ChatRequest, refuses_what_a_text_model_cannot_take_by_name) {  // O-20
+  const auto image = chat_of(
+      R"([{"role":"user","content":[{"type":"text","text":"a"},
+          {"type":"image_url","image_url":{"url":"data:"}}]}])");
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().field, "messages[0].content[1]");
+  EXPECT_NE(image.error().message.find("image_url"), std::string::npos);
+  EXPECT_EQ(error_shape(image.error().code).status, 400U);
+  EXPECT_EQ(fault(chat_of("[]")), "messages");
+  EXPECT_EQ(fault(chat(R"({"model":"x"})")), "messages");
+  EXPECT_EQ(fault(chat_of(R"([{"role":"banana","content":"x"}])")), "messages[0].role");
+  EXPECT_EQ(fault(chat_of(R"([{"content":"x"}])")), "messages[0].role");
+  EXPECT_EQ(fault(chat_of(R"([{"role":"user","content":5}])")), "messages[0].content");
+  EXPECT_EQ(fault(chat_of(R"([{"role":"user","content":null}])")), "messages[0].content");
+  EXPECT_EQ(fault(chat_of(R"([{"role":"user"}])")), "messages[0].content");
+  EXPECT_EQ(fault(chat_of("[5]")), "messages[0]");
+  EXPECT_EQ(fault(chat("[1]")), "");
+}
+
+TEST(ChatRequest, accepts_an_assistant_turn_of_calls_without_content) {  // O-08, O-20
+  for (const char* content : {R"("content":null,)", ""}) {
+    const auto request =
+        chat_of(str_cat(R"([{"role":"user","content":"x"},{"role":"assistant",)", content,
+                        R"("tool_calls":[{"id":"c1","type":"function",
+                   "function":{"name":"f","arguments":"{\"path\":\"x\",\"edits\":[1]}"}}]},
+                   {"role":"tool","tool_call_id":"c1","content":"done"}])"));
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    ASSERT_EQ(request->messages[1].tool_calls.size(), 1U);
+    EXPECT_EQ(request->messages[1].tool_calls[0].arguments_json, R"({"path":"x","edits":[1]})");
+    EXPECT_EQ(request->messages[2].tool_call_id, "c1");
+    EXPECT_TRUE(request->add_generation_prompt);
+  }
+  // Arguments given as an object keep their order too.
+  const auto object = chat_of(
+      R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":2}}}]}])");
+  EXPECT_EQ(object->messages[0].tool_calls[0].arguments_json, R"({"z":1,"a":2})");
+}
+
+TEST(ChatRequest, maps_roles_that_templates_do_not_know) {  // O-20
+  const auto request = chat_of(
+      R"([{"role":"developer","content":"a"},{"role":"function","name":"f","content":"b"}])");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->messages[0].role, "system");
+  EXPECT_EQ(request->messages[1].role, "tool");
+}
+
+TEST(ChatRequest, continues_a_last_message_of_the_assistant) {  // O-20
+  for (const char* content : {R"("The ")", R"([{"type":"text","text":"The "}])"}) {
+    const auto request = chat_of(
+        str_cat(R"([{"role":"user","content":"x"},{"role":"assistant","content":)", content, "}]"));
+    ASSERT_TRUE(request.ok());
+    EXPECT_TRUE(request->continue_final_message);
+    EXPECT_FALSE(request->add_generation_prompt);
+  }
+  const auto fresh =
+      chat(R"({"messages":[{"role":"assistant","content":"x"}],"add_generation_prompt":true})");
+  EXPECT_FALSE(fresh->continue_final_message);
+  EXPECT_TRUE(fresh->add_generation_prompt);
+}
+
+constexpr const char* kTwoTools =
+    R"("tools":[{"type":"function","function":{"name":"get","description":"d",
+        "parameters":{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"number"}},
+        "required":["b"]}}},{"type":"function","function":{"name":"put"}}])";
+
+TEST(ToolFields, writes_tools_the_same_however_their_keys_are_ordered) {  // O-08
+  const auto one = chat_with(kTwoTools);
+  const auto other = chat_with(
+      R"("tools":[ {"function":{"parameters":{"required":["b"],"properties":
+         {"a":{"type":"number"},"b":{"type":"string"}},"type":"object"},
+         "description":"\u0064","name":"get"},"type":"function"},
+         {"type":"function","function":{"name":"put"}}])");
+  ASSERT_TRUE(one.ok());
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  EXPECT_EQ(one->tools.tools_json, other->tools.tools_json);
+  EXPECT_EQ(one->tools.choice, ToolChoice::kAuto);
+  EXPECT_FALSE(one->tools.grammar.has_value());
+  EXPECT_TRUE(parse_json(one->tools.tools_json).ok());
+}
+
+TEST(ToolFields, constrains_a_forced_call_to_the_tools_it_may_call) {
+  const auto named = chat_with(
+      str_cat(kTwoTools, R"(,"tool_choice":{"type":"function","function":{"name":"put"}})"));
+  ASSERT_TRUE(named.ok()) << named.error().message;
+  ASSERT_TRUE(named->tools.grammar.has_value());
+  EXPECT_EQ(named->tools.grammar->kind, engine::GrammarSpec::Kind::kToolCall);
+  EXPECT_EQ(named->tools.grammar->tools_json.find("\"get\""), std::string::npos);
+  EXPECT_FALSE(named->tools.grammar->parallel_calls);
+  const auto required = chat_with(str_cat(kTwoTools, R"(,"tool_choice":"required")"));
+  EXPECT_TRUE(required->tools.grammar->parallel_calls);
+  EXPECT_NE(required->tools.grammar->tools_json.find("\"get\""), std::string::npos);
+  const auto none = chat_with(str_cat(kTwoTools, R"(,"tool_choice":"none")"));
+  EXPECT_EQ(none->tools.tools_json, "");
+  EXPECT_FALSE(none->tools.may_call());
+  EXPECT_EQ(fault(chat_with(str_cat(
+                kTwoTools, R"(,"tool_choice":{"type":"function","function":{"name":"no"}})"))),
+            "tool_choice");
+  EXPECT_EQ(fault(chat_with(str_cat(kTwoTools, R"(,"response_format":{"type":"json_object"})"))),
+            "response_format");
+}
+
+TEST(ToolFields, reads_response_formats) {
+  EXPECT_FALSE(chat_with(R"("response_format":{"type":"text"})")->tools.grammar.has_value());
+  EXPECT_EQ(chat_with(R"("response_format":{"type":"json_object"})")->tools.grammar->kind,
+            engine::GrammarSpec::Kind::kJsonObject);
+  const auto schema = chat_with(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":
+         {"type":"object","properties":{"z":{},"a":{}}}}})");
+  ASSERT_TRUE(schema.ok());
+  EXPECT_EQ(schema->tools.grammar->schema_json,
+            R"({"type":"object","properties":{"z":{},"a":{}}})");
+}
+
+TEST(CompletionRequest, reads_all_four_forms_of_a_prompt) {
+  EXPECT_EQ(std::get<std::string>(completion(R"({"prompt":"a"})")->prompts[0]), "a");
+  EXPECT_EQ(completion(R"({"prompt":["a","b"]})")->prompts.size(), 2U);
+  const auto tokens = completion(R"({"prompt":[1,2,3]})");
+  ASSERT_EQ(tokens->prompts.size(), 1U);
+  EXPECT_EQ(std::get<TokenList>(tokens->prompts[0]).size(), 3U);
+  EXPECT_EQ(completion(R"({"prompt":[[1,2],[3]]})")->prompts.size(), 2U);
+}
+
+TEST(CompletionRequest, names_the_field_at_fault) {  // O-24, O-45
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({})", "prompt"},
+      {R"({"prompt":null})", "prompt"},
+      {R"({"prompt":[]})", "prompt"},
+      {R"({"prompt":5})", "prompt"},
+      {R"({"prompt":[1,-1]})", "prompt"},
+      {R"({"prompt":[1,1000]})", "prompt"},
+      {R"({"prompt":[1,"a"]})", "prompt"},
+      {R"({"prompt":["a",1]})", "prompt[1]"},
+      {R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {R"({"prompt":"a","best_of":3})", "best_of"},
+      {R"({"prompt":"a","logprobs":100})", "logprobs"},
+      {R"({"prompt":"a","logprobs":true})", "logprobs"},
+      {R"({"prompt":"a","echo":true,"logprobs":1,"stream":true})", "logprobs"},
+  };
+  for (const auto& [body, field] : cases) EXPECT_EQ(fault(completion(body)), field) << body;
+  EXPECT_EQ(fault(completion(R"({"prompt":"a","suffix":"","best_of":1,"logprobs":5})")),
+            "accepted");
+}
+
+TEST(EmbeddingRequest, checks_format_and_dimensions) {
+  const auto read = [](const std::string& text) {
+    return read_embedding_request(*parse_json(text), kVocabulary, 64);
+  };
+  EXPECT_TRUE(read(R"({"input":"a","encoding_format":"base64"})")->base64);
+  EXPECT_EQ(read(R"({"input":["a","b"]})")->inputs.size(), 2U);
+  EXPECT_EQ(fault(read(R"({"input":"a","encoding_format":"int8"})")), "encoding_format");
+  EXPECT_EQ(fault(read(R"({"input":"a","dimensions":32})")), "dimensions");
+  EXPECT_EQ(fault(read(R"({"input":"a","dimensions":64})")), "accepted");
+  EXPECT_EQ(fault(read(R"({})")), "input");
+}
+
+}  // namespace
+}  // namespace refrain::serve
