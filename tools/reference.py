@@ -220,20 +220,25 @@ class Reference:
         cap = self.model.value(".final_logit_softcapping", 0.0)
         return np.float32(cap) * np.tanh(logits / np.float32(cap)) if cap else logits
 
-    def perplexity(self, tokens, window=512):
-        """exp of the mean negative log-likelihood; each window is read on its own, and its first
-        token is not scored."""
+    def perplexity(self, tokens, window=512, begin=()):
+        """exp of the mean negative log-likelihood of `tokens`, read in pieces that each follow the
+        tokens of `begin` and nothing else; of a piece without `begin` the first token is not
+        scored. Returns it with the number of tokens scored."""
         total, scored = 0.0, 0
-        for start in range(0, len(tokens) - 1, window):
-            piece = tokens[start:start + window]
-            if len(piece) < 2:
-                break
-            logits = self.logits(piece)[:-1].astype(np.float64)
-            top = logits.max(axis=1)
-            log_sum = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
-            total += float((log_sum - logits[np.arange(len(piece) - 1), piece[1:]]).sum())
-            scored += len(piece) - 1
+        for piece in self.windows(tokens, window, begin):
+            context = max(len(begin), 1)
+            logits = self.logits(piece)
+            for row, target in zip(logits[context - 1:], piece[context:]):
+                wide = row.astype(np.float64)
+                total += float(wide.max() + np.log(np.exp(wide - wide.max()).sum()) - wide[target])
+                scored += 1
         return math.exp(total / scored), scored
+
+    @staticmethod
+    def windows(tokens, window=512, begin=()):
+        step = window - len(begin)
+        pieces = [[*begin, *tokens[i:i + step]] for i in range(0, len(tokens), step)]
+        return [piece for piece in pieces if len(piece) > 1]
 
 
 def read_tokens(text):

@@ -214,29 +214,14 @@ class WeightsLoader {
     return {};
   }
 
-  // A vector [size], as FP32: in place if the file has it so, else converted.
+  // A vector [size]; norms and biases are FP32 in every file of the supported architectures.
   Result<void> take_vector(ggml_tensor*& target, const std::string& name, std::uint64_t size,
                            Need need) {
-    ASSIGN_OR_RETURN(const TensorInfo* info, find(name, size, 1, need));
-    if (info == nullptr) return {};
-    if (info->type == GGML_TYPE_F32) return take(target, name, size, 1, need);
-    const auto* traits = ggml_get_type_traits(static_cast<ggml_type>(info->type));
-    if (traits == nullptr || traits->to_float == nullptr) {
-      return Error{Code::kUnsupported, "tensor `" + name + "` has type " + info->type_name, "",
-                   name};
-    }
-    const auto data = file_.tensor_data(*info);
-    Memory source = allocate(data.size());
-    if (source == nullptr) return out_of_memory();
-    std::copy(data.begin(), data.end(), source.get());
-    ggml_tensor* tensor =
-        ggml_new_tensor_1d(storage_.context, GGML_TYPE_F32, static_cast<std::int64_t>(size));
-    RETURN_IF_ERROR(give_memory(tensor));
-    traits->to_float(source.get(), static_cast<float*>(tensor->data),
-                     static_cast<std::int64_t>(size));
-    report(data.size());
-    target = tensor;
-    return {};
+    RETURN_IF_ERROR(take(target, name, size, 1, need));
+    if (target == nullptr || target->type == GGML_TYPE_F32) return {};
+    return Error{Code::kUnsupported,
+                 "tensor `" + name + "` has type " + ggml_type_name(target->type) + ", not F32", "",
+                 name};
   }
 
   // Memory of its own for a tensor that cannot stay in the mapping.
