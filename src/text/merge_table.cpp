@@ -1,6 +1,7 @@
 // Filling of the merge table. Load time only.
 #include "text/merge_table.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@ MergeTable::MergeTable(std::size_t count_max)
 void MergeTable::add(SymbolId left, SymbolId right, Merge merge) {
   const std::uint64_t key = key_of(left, right);
   CHECK(key != kFree, "kNoSymbol merges with nothing");
+  if (merge.rank != kNoRank) rank_count_ = std::max<std::size_t>(rank_count_, merge.rank + 1U);
   std::size_t place = place_of(key);
   while (entries_[place].key != kFree && entries_[place].key != key) place = (place + 1) & mask_;
   Entry& entry = entries_[place];

@@ -36,6 +36,7 @@ class MergeTable {
     }
   }
   std::size_t size() const { return size_; }
+  std::size_t rank_count() const { return rank_count_; }  // all ranks are below
 
  private:
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};
@@ -54,6 +55,7 @@ class MergeTable {
   std::size_t mask_ = 0;
   unsigned shift_ = 0;
   std::size_t size_ = 0;
+  std::size_t rank_count_ = 0;
 };
 
 }  // namespace refrain::text

@@ -9,8 +9,9 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string, TokenId>> tokens) {
   std::vector<Entry> sorted;
   for (const auto& [text, id] : tokens)
     if (!text.empty()) sorted.push_back({text, id});
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Entry& a, const Entry& b) { return a.text < b.text; });
+  std::sort(sorted.begin(), sorted.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.text, a.id) < std::pair(b.text, b.id);
+  });
   build(sorted);
 }
 

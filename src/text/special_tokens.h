@@ -25,7 +25,7 @@ class TokenTrie {
   static constexpr Node kNone = -1;
 
   TokenTrie() : TokenTrie(std::vector<std::pair<std::string, TokenId>>{}) {}
-  // Empty texts are left out; of equal ones the first counts.
+  // Empty texts are left out; of equal ones the lowest id counts.
   explicit TokenTrie(std::vector<std::pair<std::string, TokenId>> tokens);
 
   bool empty() const { return nodes_.size() == 1; }

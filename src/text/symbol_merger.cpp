@@ -1,17 +1,7 @@
 // The merge loop. One caller at a time.
 #include "text/symbol_merger.h"
 
-#include <algorithm>
-#include <functional>
-
 namespace refrain::text {
-namespace {
-
-std::uint64_t candidate(std::uint32_t rank, std::int32_t left) {
-  return (static_cast<std::uint64_t>(rank) << 32U) | static_cast<std::uint32_t>(left);
-}
-
-}  // namespace
 
 void SymbolMerger::add(SymbolId id, std::uint32_t length, const Merge* merge) {
   const auto index = static_cast<std::int32_t>(symbols_.size());
@@ -23,18 +13,14 @@ void SymbolMerger::add(SymbolId id, std::uint32_t length, const Merge* merge) {
 }
 
 void SymbolMerger::merge() {
-  heap_.clear();
+  candidates_.reset(symbols_.size());
   for (std::size_t i = 0; i < symbols_.size(); ++i) {
     const std::uint32_t rank = symbols_[i].with_next.rank;
-    if (rank != kNoRank) heap_.push_back(candidate(rank, static_cast<std::int32_t>(i)));
+    if (rank != kNoRank) candidates_.push({rank, static_cast<std::int32_t>(i)});
   }
-  std::make_heap(heap_.begin(), heap_.end(), std::greater<>{});
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>{});
-    const std::uint64_t best = heap_.back();
-    heap_.pop_back();
-    const auto left = static_cast<std::int32_t>(best & 0xFFFFFFFFU);
-    if (at(left).with_next.rank == best >> 32U) join(left);
+  while (!candidates_.empty()) {
+    const CandidateQueue::Candidate best = candidates_.pop();
+    if (at(best.place).with_next.rank == best.rank) join(best.place);
   }
 }
 
@@ -55,9 +41,7 @@ void SymbolMerger::look_up(std::int32_t left) {
   Symbol& symbol = at(left);
   const Merge* merge = symbol.next < 0 ? nullptr : table_.find(symbol.id, at(symbol.next).id);
   symbol.with_next = merge == nullptr ? Merge{} : *merge;
-  if (symbol.with_next.rank == kNoRank) return;
-  heap_.push_back(candidate(symbol.with_next.rank, left));
-  std::push_heap(heap_.begin(), heap_.end(), std::greater<>{});
+  if (symbol.with_next.rank != kNoRank) candidates_.push({symbol.with_next.rank, left});
 }
 
 }  // namespace refrain::text

@@ -1,6 +1,6 @@
 // SymbolMerger: the merge loop that both kinds of tokenizers share: of all neighbouring symbols
 // the pair with the lowest rank merges first, of equal ranks the leftmost (Sennrich et al. 2016;
-// as a heap over a linked list: O(n log n) for any input, no recursion). A workspace, reused from
+// as a queue over a linked list: O(n log n) for any input, no recursion). A workspace, reused from
 // word to word; one caller at a time.
 //
 //   merger.clear();  merger.add(h, 1);  merger.add(e, 1);  merger.merge();
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/candidate_queue.h"
 #include "text/merge_table.h"
 
 namespace refrain::text {
@@ -27,7 +28,7 @@ class SymbolMerger {
   static constexpr std::size_t kSymbolsMax = std::size_t{1} << 28U;
 
   // `table` must outlive the merger.
-  explicit SymbolMerger(const MergeTable& table) : table_(table) {}
+  explicit SymbolMerger(const MergeTable& table) : table_(table), candidates_(table.rank_count()) {}
 
   void clear() { symbols_.clear(); }
   bool empty() const { return symbols_.empty(); }
@@ -54,9 +55,8 @@ class SymbolMerger {
 
   const MergeTable& table_;
   std::vector<Symbol> symbols_;
-  // Candidates (rank << 32 | left symbol), smallest first. An entry is out of date when the
-  // symbol's pair has another rank by now; it is then skipped.
-  std::vector<std::uint64_t> heap_;
+  // A candidate is out of date when the symbol's pair has another rank by now; it is skipped then.
+  CandidateQueue candidates_;
 };
 
 }  // namespace refrain::text

@@ -32,6 +32,9 @@ Result<void> check_sizes(const Vocabulary& v) {
     return bad(str_cat("the vocabulary has too many tokens: ", count), "tokens");
   if (!v.types.empty() && v.types.size() != count)
     return bad(str_cat(v.types.size(), " token types for ", count, " tokens"), "token_type");
+  for (const TokenType type : v.types)
+    if (type < TokenType::kNormal || type > TokenType::kByte)
+      return bad(str_cat("unknown token type ", static_cast<int>(type)), "token_type");
   std::size_t byte_count = 0;
   for (const std::string& token : v.tokens) {
     if (token.size() > TokenTable::kTokenBytesMax)
