@@ -12,6 +12,7 @@ class Reply:
     def __init__(self):
         self.status, self.headers, self.body = None, {}, b""
         self.events, self.done, self.lines = [], False, []
+        self.interim = 0  # answers of status 1xx before the real one
         self.streamed = False
         self.started = time.monotonic()
         self.ttft_s, self.seconds, self.gaps = None, None, []
@@ -191,14 +192,16 @@ class Connection:
         return data
 
     def read_head(self, reply):
-        status = self.line()
-        if status is None:
-            return False
-        reply.status = int(status.split()[1])
-        while line := self.line():
-            name, _, value = line.decode("latin-1").partition(":")
-            reply.headers[name.lower()] = value.strip()
-        return True
+        """Status and headers; interim answers (1xx) are counted and passed over."""
+        while (status := self.line()) is not None:
+            reply.status, reply.headers = int(status.split()[1]), {}
+            while line := self.line():
+                name, _, value = line.decode("latin-1").partition(":")
+                reply.headers[name.lower()] = value.strip()
+            if reply.status >= 200:
+                return True
+            reply.interim += 1
+        return False
 
     def body_pieces(self, reply):
         """The body as it comes, whatever its framing."""

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shlex
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -28,13 +29,13 @@ class Case:
         self.names = {"math": math, "re": re, **texts.HELPERS,
                       "G": {"temperature": 0, "seed": 1}, "many": [], "r": None,
                       "metric": self.metric, "metrics_text": self.metrics_text,
-                      "ids": self.ids, "memory": lambda: self.server.memory_bytes(),
+                      "ids": self.ids, "file": self.file, "memory": lambda: self.server.memory_bytes(),
                       "open_files": lambda: self.server.open_files(), "log": self.log, "idle_open": self.idle_open, "bad_models": self.bad_models,
                       "health": lambda: http_client.exchange(self.server.port, "GET", "/health"),
                       "get": lambda path: http_client.exchange(self.server.port, "GET", path,
                                                                headers=self.headers)}
         self.headers = {}
-        self.background, self.idle = {}, []
+        self.background, self.idle, self.files = {}, [], []
         self.statement = None
 
     # ---- helpers that expressions may call
@@ -62,11 +63,25 @@ class Case:
     def log(self):
         return self.server.stderr()
 
+    def file(self, text):
+        """Path of a temporary file with this text, gone after the case."""
+        made = tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt")
+        made.write(text)
+        made.flush()
+        self.files.append(made)
+        return made.name
+
     def bad_models(self):
         """[(path, expected error, text of the message)] of the malformed files."""
         folder = pathlib.Path(self.binary.generated) / "bad"
         rows = [line.split("\t") for line in (folder / "manifest.tsv").read_text().splitlines()]
         return [(str(folder / name), kind, message) for name, kind, message in rows]
+
+    def end_of_log(self):
+        if self.server is None:
+            return ""
+        state = "runs" if self.server.running() else f"ended with {self.server.exit_code(1)}"
+        return f"the server {state}: ...{self.server.stderr()[-1000:]}"
 
     def value(self, expression):
         return eval(expression, self.names)  # cases are code of this repository
@@ -96,9 +111,20 @@ class Case:
     def do_server(self, statement):
         """server MODEL [FLAGS]: ends the running server cleanly and starts another."""
         self.end_servers()
-        model, *flags = shlex.split(statement.rest)
-        flags = [str(self.value(flag[2:-1])) if flag.startswith("$(") else flag for flag in flags]
+        model, *flags = self.words(statement.rest)
         self.server = ServerProcess(self.binary, model, flags)
+
+    def words(self, text):
+        """Words as a shell has them; `$(EXPRESSION)` stands for a value."""
+        values = []
+
+        def keep(found):
+            values.append(str(self.value(found.group(1))))
+            return f"\x01{len(values) - 1}"
+
+        bare = re.sub(r"\$\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)", keep, text)
+        return [values[int(word[1:])] if word.startswith("\x01") else word
+                for word in shlex.split(bare)]
 
     def end_servers(self):
         for process in (self.server, self.cold):
@@ -111,7 +137,7 @@ class Case:
 
     def do_refuses(self, statement):
         """refuses MODEL [FLAGS]: `serve` must end by itself with an error."""
-        model, *flags = shlex.split(statement.rest)
+        model, *flags = self.words(statement.rest)
         arguments = ["serve", "--model", self.binary.model_path(model), "--port", "0", *flags]
         code, out, err, seconds = self.binary.run(arguments)
         self.names.update(exit_code=code, stdout=out, stderr=err, seconds=seconds)
@@ -461,6 +487,10 @@ def main():
             failed += 1
             line = case.statement.line if case.statement else 0
             print(f"FAILED  {path}:{line}: {fault}", flush=True)
+        except OSError as fault:
+            failed += 1
+            print(f"FAILED  {path}:{case.statement.line}: the connection broke off: {fault!r}\n"
+                  f"{case.end_of_log()}", flush=True)
         except Exception:  # a mistake in the case or the runner: with its trace
             failed += 1
             line = case.statement.line if case.statement else 0

@@ -29,7 +29,8 @@ class Binary:
     def environment(self):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith("REFRAIN_")}
-        return kept | {"NO_COLOR": "1"}
+        # Tests run beside each other, and waiting threads of a busy machine cost more than they bring.
+        return kept | {"NO_COLOR": "1", "REFRAIN_THREADS": "1"}
 
     def run(self, arguments, stdin=b"", timeout_s=60):
         """A command that ends by itself: (exit code, stdout, stderr, seconds)."""
