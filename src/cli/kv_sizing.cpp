@@ -75,11 +75,6 @@ Result<KvSizing> size_kv(const KvSizingInput& input) {
         str_cat("requests may have ", sizing.max_context, " tokens instead of the model's ", wanted,
                 ": that is what the budget of ", format_bytes(sizing.budget_bytes), " holds"));
   }
-  if (input.wanted_context > input.model_context) {
-    sizing.notes.push_back(str_cat("--max-context ", input.wanted_context, " is beyond the ",
-                                   input.model_context,
-                                   " tokens the model was trained for; answers get worse there"));
-  }
   return sizing;
 }
 
@@ -98,14 +93,23 @@ std::uint64_t available_memory_bytes(const std::string& meminfo, const std::stri
   return available;
 }
 
+std::string control_group_folder(const std::string& self_cgroup) {
+  // "0::/system.slice/refrain.service" is the line of version 2.
+  for (const std::string_view line : split(self_cgroup, '\n')) {
+    if (line.starts_with("0::/")) return str_cat("/sys/fs/cgroup", line.substr(3));
+  }
+  return "/sys/fs/cgroup";
+}
+
 std::uint64_t available_memory_bytes() {
   constexpr std::size_t kMost = 64U << 10U;
-  const auto text = [](const char* path) {
+  const auto text = [](const std::string& path) {
     const Result<std::string> read = read_file(path, kMost);
     return read.ok() ? *read : std::string{};
   };
-  return available_memory_bytes(text("/proc/meminfo"), text("/sys/fs/cgroup/memory.max"),
-                                text("/sys/fs/cgroup/memory.current"));
+  const std::string group = control_group_folder(text("/proc/self/cgroup"));
+  return available_memory_bytes(text("/proc/meminfo"), text(group + "/memory.max"),
+                                text(group + "/memory.current"));
 }
 
 }  // namespace refrain::cli

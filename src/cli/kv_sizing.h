@@ -30,6 +30,8 @@ struct KvSizing {
 // kInvalidArgument (field --kv-budget or --max-context) when one full context does not fit.
 Result<KvSizing> size_kv(const KvSizingInput& input);
 
+// Folder of the process's control group, from the text of /proc/self/cgroup.
+std::string control_group_folder(const std::string& self_cgroup);
 // Memory that can be had without swapping: MemAvailable, within the limit of the control group.
 std::uint64_t available_memory_bytes();
 // The same from the texts of /proc/meminfo and of the group's limit and use ("" = none).

@@ -92,7 +92,7 @@ Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Co
                .bytes_per_token = model::kv_bytes_per_token(shape, kFormat),
                .block_size = compute.block_size,
                .wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context")),
-               .model_context = shape.context_length}));
+               .model_context = loaded.model->max_context()}));
   for (const std::string& note : compute.sizing.notes) console.note(note);
   ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, kFormat, compute.block_size,
                                                          compute.sizing.block_count));

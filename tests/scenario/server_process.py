@@ -47,7 +47,7 @@ class ServerProcess:
     def __init__(self, binary, model, flags, start_timeout_s=60):
         self.model, self.flags = model, list(flags)
         # A file, not a pipe: nobody has to read it while the server runs.
-        self.log = tempfile.TemporaryFile("w+b")
+        self.log = tempfile.NamedTemporaryFile("wb", prefix="refrain_log_")
         command = [binary.path, "serve", "--model", binary.model_path(model), "--port", "0",
                    *self.flags]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
@@ -60,8 +60,8 @@ class ServerProcess:
             raise
 
     def stderr(self):
-        self.log.seek(0)
-        return self.log.read().decode("utf-8", "replace")
+        with open(self.log.name, "rb") as log:
+            return log.read().decode("utf-8", "replace")
 
     def _wait_for_port(self, timeout_s):
         deadline = time.monotonic() + timeout_s
@@ -106,6 +106,7 @@ class ServerProcess:
         return code == 0
 
     def kill(self):
+        """Ends the process for good; its log is kept until then."""
         if self.running():
             self.process.kill()
             self.process.wait()

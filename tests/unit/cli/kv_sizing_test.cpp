@@ -76,17 +76,6 @@ TEST(KvSizing, ABudgetWithoutASingleBlockIsRefused) {
   EXPECT_FALSE(size_kv(input).ok());
 }
 
-TEST(KvSizing, SaysThatALongerContextThanTrainedCostsQuality) {
-  KvSizingInput input = smol();
-  input.budget_bytes = kGiB;
-  input.wanted_context = 16384;
-  const auto sizing = size_kv(input);
-  ASSERT_TRUE(sizing.ok());
-  EXPECT_EQ(sizing->max_context, 16384U);
-  ASSERT_EQ(sizing->notes.size(), 1U);
-  EXPECT_NE(sizing->notes[0].find("8192"), std::string::npos);
-}
-
 TEST(AvailableMemory, IsTheLesserOfTheSystemAndTheControlGroup) {
   const std::string meminfo = "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n";
   EXPECT_EQ(available_memory_bytes(meminfo, "", ""), 8'000'000ULL * 1024);
@@ -94,6 +83,13 @@ TEST(AvailableMemory, IsTheLesserOfTheSystemAndTheControlGroup) {
   EXPECT_EQ(available_memory_bytes(meminfo, "1000000\n", "400000\n"), 600'000U);
   EXPECT_EQ(available_memory_bytes(meminfo, "1000\n", "4000\n"), 0U);
   EXPECT_EQ(available_memory_bytes("nonsense", "", ""), 0U);
+}
+
+TEST(ControlGroup, IsTheOneOfTheProcess) {
+  EXPECT_EQ(control_group_folder("0::/system.slice/refrain.service\n"),
+            "/sys/fs/cgroup/system.slice/refrain.service");
+  EXPECT_EQ(control_group_folder("12:memory:/x\n0::/\n"), "/sys/fs/cgroup/");
+  EXPECT_EQ(control_group_folder(""), "/sys/fs/cgroup");
 }
 
 }  // namespace

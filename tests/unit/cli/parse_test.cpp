@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "cli/help.h"
 
 namespace refrain::cli {
@@ -124,6 +127,13 @@ TEST(Help, LinesFitInATerminalOfHundredColumns) {
       begin = end + 1;
     }
   }
+}
+
+TEST(Help, ReferenceOfOptionsIsWhatTheTableSays) {
+  std::ifstream file(REFRAIN_TEST_DATA "/../../docs/reference/options.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(page == options_document())
+      << "run `refrain config docs > docs/reference/options.md`";
 }
 
 TEST(Help, OfTheSmallestCommandIsExactlyThis) {

@@ -1,0 +1,381 @@
+#!/usr/bin/env python3
+"""The commands of the real binary, on tiny models: what they write where, and their exit codes.
+
+    cli_test.py --binary build/release/refrain --models .deps/models --generated DIR
+"""
+import argparse
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from server_process import Binary, ServerProcess
+
+BINARY = None  # set by main()
+
+# REQUIREMENTS A8, as it stands.
+REQUIRED_FILE = """[server]
+max_tokens = 2048
+
+[cache]
+enabled = true
+block_size = 16
+max_blocks = 4096
+policy = lru
+suffix.enabled = true
+normalize_input = true
+min_match_blocks = 1
+"""
+
+
+def refrain(*arguments, stdin="", environment=None):
+    """(exit code, stdout, stderr)"""
+    done = subprocess.run([BINARY.path, *arguments], input=stdin.encode(), capture_output=True,
+                          env=BINARY.environment() | {"REFRAIN_MODEL_DIR": BINARY.generated}
+                          | (environment or {}), timeout=120, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def file_with(text, suffix=".ini"):
+    made = tempfile.NamedTemporaryFile("w", suffix=suffix)
+    made.write(text)
+    made.flush()
+    return made
+
+
+class Run(unittest.TestCase):
+    def test_the_answer_is_on_stdout_and_nothing_else_is(self):
+        code, out, err = refrain("run", "hi", "--model", "tiny", "--temperature", "0", "--max-tokens", "8")
+        self.assertEqual((code, err), (0, ""))
+        self.assertTrue(out.endswith("\n") and len(out) > 1)
+
+    def test_the_prompt_may_come_from_stdin_and_gives_the_same(self):
+        flags = ["--model", "tiny", "--temperature", "0", "--max-tokens", "8"]
+        self.assertEqual(refrain("run", *flags, "hi there"), refrain("run", *flags, stdin="hi there\n"))
+        self.assertEqual(refrain("run", *flags, "hi there"), refrain("run", *flags, "-", stdin="hi there\n"))
+
+    def test_json_tells_text_usage_and_timings(self):
+        code, out, _ = refrain("run", "hi", "--model", "tiny", "--max-tokens", "5", "--json", "--ignore-eos")
+        answer = json.loads(out)
+        self.assertEqual(code, 0)
+        self.assertEqual(answer["model"], "tiny")
+        self.assertEqual(answer["finish_reason"], "length")
+        self.assertEqual(answer["usage"]["completion_tokens"], 5)
+        self.assertGreater(answer["timings"]["ttft_ms"], 0)
+
+    def test_raw_continues_text_and_needs_no_template(self):
+        code, out, _ = refrain("run", "one two", "--raw", "--model", "tiny-no-template", "--max-tokens", "4")
+        self.assertEqual(code, 0)
+        self.assertTrue(out)
+        code, out, err = refrain("run", "one two", "--model", "tiny-no-template")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("error: model `tiny-no-template` has no chat template", err)
+        self.assertIn("hint: continue text with `refrain run --raw`", err)
+
+    def test_the_same_seed_gives_the_same_answer(self):
+        answers = {refrain("run", "hi", "--model", "tiny", "--seed", "5", "--max-tokens", "16")[1] for _ in range(2)}
+        self.assertEqual(len(answers), 1)
+
+    def test_a_prompt_that_does_not_fit_names_both_numbers(self):
+        code, out, err = refrain("run", "word " * 500, "--model", "tiny", "--max-context", "64")
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(err, r"error: .*64")
+
+    def test_a_reader_that_went_away_is_success(self):
+        process = subprocess.Popen([BINARY.path, "run", "hi", "--model", "tiny", "--max-tokens", "1500",
+                                    "--ignore-eos"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=BINARY.environment() | {"REFRAIN_MODEL_DIR": BINARY.generated})
+        process.stdout.read(1)
+        process.stdout.close()
+        self.assertEqual(process.wait(30), 0)
+        self.assertEqual(process.stderr.read(), b"")
+        process.stderr.close()
+
+
+class Tokenize(unittest.TestCase):
+    def test_lines_are_id_and_piece_and_json_has_both(self):
+        code, out, _ = refrain("tokenize", "one\ttwo", "--model", "tiny")
+        self.assertEqual(code, 0)
+        lines = [line.split("\t", 1) for line in out.splitlines()]
+        self.assertEqual("".join(json.loads(piece) for _, piece in lines), "one\ttwo")
+        answer = json.loads(refrain("tokenize", "one\ttwo", "--model", "tiny", "--json")[1])
+        self.assertEqual([token["id"] for token in answer["tokens"]], [int(number) for number, _ in lines])
+        self.assertEqual(answer["count"], len(lines))
+
+    def test_stdin_is_taken_to_the_last_byte(self):
+        answer = json.loads(refrain("tokenize", "--model", "tiny", "--json", stdin="a\n\n")[1])
+        self.assertEqual("".join(token["piece"] for token in answer["tokens"]), "a\n\n")
+
+    def test_markers_count_only_when_asked_for(self):
+        plain = json.loads(refrain("tokenize", "<|im_end|>", "--model", "tiny", "--json")[1])
+        special = json.loads(refrain("tokenize", "<|im_end|>", "--model", "tiny", "--json", "--parse-special")[1])
+        self.assertGreater(plain["count"], 1)
+        self.assertEqual(special["count"], 1)
+
+
+class Config(unittest.TestCase):
+    def test_the_required_file_is_accepted_as_it_stands_with_notes_A8(self):
+        with file_with(REQUIRED_FILE) as file:
+            code, out, err = refrain("config", "show", "--json", "--config", file.name)
+            self.assertEqual(code, 0)
+            shown = json.loads(out)["settings"]
+            self.assertEqual(shown["server.max_tokens"]["value"], 2048)
+            self.assertEqual(shown["server.max_tokens"]["source"], "file")
+            self.assertIs(shown["cache.enabled"]["value"], True)
+            self.assertEqual(shown["cache.max_blocks"]["value"], 4096)
+            self.assertIs(shown["cache.suffix.enabled"]["value"], True)
+            self.assertEqual(err.count("note: "), 3)
+            self.assertNotIn("error:", err)
+
+    def test_the_required_file_serves_A8(self):
+        with file_with(REQUIRED_FILE) as file:
+            server = ServerProcess(BINARY, "tiny", ["--config", file.name])
+            try:
+                self.assertIn("note: `cache.suffix.enabled = true`: accepted; comes with segment reuse", server.stderr())
+                self.assertTrue(server.stop())
+            finally:
+                server.kill()
+
+    def test_flag_environment_file_default_in_this_order(self):
+        with file_with("[server]\nport = 1\nhost = ::1\nidle_timeout = 9\n") as file:
+            environment = {"REFRAIN_CONFIG": file.name, "REFRAIN_PORT": "2", "REFRAIN_HOST": "127.0.0.2"}
+            shown = json.loads(refrain("config", "show", "--json", "--port", "3", environment=environment)[1])["settings"]
+            self.assertEqual([(shown["server." + key]["value"], shown["server." + key]["source"])
+                              for key in ("port", "host", "idle_timeout", "write_timeout")],
+                             [(3, "flag"), ("127.0.0.2", "environment"), (9, "file"), (60, "default")])
+
+    def test_a_malformed_file_is_a_usage_error_that_names_the_line(self):
+        for text, words in (("[server]\nport\n", "line 2"), ("[cache]\npolcy = lru\n", "did you mean `cache.policy`?"),
+                            ("[server]\nport = 99999\n", "(server.port)")):
+            with file_with(text) as file:
+                code, out, err = refrain("serve", "--config", file.name)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn("error: ", err)
+                self.assertIn(words, err)
+
+    def test_keys_are_never_shown(self):
+        for flags in ([], ["--json"]):
+            code, out, err = refrain("config", "show", "--api-key", "hush-hush", "--admin-key", "hush-too", *flags)
+            self.assertEqual(code, 0)
+            self.assertNotIn("hush", out + err)
+
+
+class Usage(unittest.TestCase):
+    def test_help_is_on_stdout_with_exit_code_0(self):
+        for words in (["--help"], ["serve", "--help"], ["bench", "--help"], ["help", "run"]):
+            code, out, err = refrain(*words)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("usage: refrain", out)
+
+    def test_wrong_usage_is_exit_code_2_with_error_and_hint(self):
+        for words in (["sevre"], ["serve", "--prot", "1"], ["serve", "extra"], ["bench"], ["serve", "--block-size", "17"],
+                      ["eval", "perplexity", "--model", "tiny"], ["bench", "serve", "--url", "https://x"]):
+            code, out, err = refrain(*words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertRegex(err, r"(?m)^error: .+\nhint: .+")
+
+    def test_a_missing_model_says_where_it_was_looked_for(self):
+        code, out, err = refrain("run", "hi", "--model", "nothing-like-it")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("nor one of that name in: " + BINARY.generated, err)
+        code, _, err = refrain("run", "hi", "--model", "/nowhere/x.gguf")
+        self.assertEqual(code, 1)
+        self.assertIn("error: there is no model file `/nowhere/x.gguf`", err)
+
+    def test_version(self):
+        self.assertRegex(refrain("version")[1], r"^refrain \d+\.\d+\.\d+\n$")
+        self.assertEqual(refrain("--version")[:2], refrain("version")[:2])
+
+    def test_every_error_is_plain_text_without_colour_in_a_pipe(self):
+        self.assertNotIn("\033", refrain("sevre")[2])
+
+
+class Chat(unittest.TestCase):
+    def test_lines_from_a_pipe_are_turns_of_one_conversation(self):
+        code, out, err = refrain("chat", "--model", "tiny", "--temperature", "0", "--max-tokens", "6", "--stats",
+                                 stdin="hi\n\nand now\n/reset\nhi\n/exit\nnever\n")
+        self.assertEqual(code, 0)
+        stats = [line for line in err.splitlines() if "prompt tokens" in line]
+        self.assertEqual(len(stats), 3)
+        first, second, third = (int(line.split()[0]) for line in stats)
+        self.assertGreater(second, first)
+        self.assertEqual(third, first)  # forgotten
+        cached = int(stats[1].split("(")[1].split()[0])
+        self.assertGreaterEqual(cached, first - 1)
+        self.assertIn("(conversation forgotten)", err)
+        self.assertEqual(out.count("\n") >= 3, True)
+
+    def test_a_model_without_template_is_refused(self):
+        code, _, err = refrain("chat", "--model", "tiny-no-template", stdin="hi\n")
+        self.assertEqual(code, 1)
+        self.assertIn("has no chat template", err)
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self):
+        control, terminal = pty.openpty()
+        process = subprocess.Popen([BINARY.path, "chat", "--model", "tiny", "--max-tokens", "1900", "--temperature", "1"],
+                                   stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, start_new_session=True,
+                                   env=BINARY.environment() | {"REFRAIN_MODEL_DIR": BINARY.generated})
+        os.close(terminal)
+        seen, error_text = [], []
+        threads = [threading.Thread(target=drain, args=(control, seen)),
+                   threading.Thread(target=drain, args=(process.stderr.fileno(), error_text))]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_for(seen, b"> ")
+            os.write(control, b"hello there\n")
+            wait_for(seen, b"hello there\r\n", more=20)
+            process.send_signal(signal.SIGINT)
+            wait_for(error_text, b"(stopped)")
+            os.write(control, b"/help\n")
+            wait_for(error_text, b"/reset")
+            process.send_signal(signal.SIGINT)  # at the prompt: a reminder, no end
+            wait_for(seen, b"Ctrl-D leaves")
+            os.write(control, b"/exit\n")
+            self.assertEqual(process.wait(10), 0)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            os.close(control) if not threads[0].is_alive() else None
+            for thread in threads:
+                thread.join(5)
+            process.stderr.close()
+
+
+def drain(descriptor, pieces):
+    while True:
+        try:
+            data = os.read(descriptor, 4096)
+        except OSError:
+            return
+        if not data:
+            return
+        pieces.append(data)
+
+
+def wait_for(pieces, wanted, more=0):
+    """Until `wanted` and `more` bytes behind it have been seen."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        text = b"".join(pieces)
+        if wanted in text and len(text) - text.index(wanted) - len(wanted) >= more:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{wanted!r} did not come: {b''.join(pieces)!r}")
+
+
+class Measuring(unittest.TestCase):
+    def test_bench_prefill_and_decode_report_each_length(self):
+        code, out, _ = refrain("bench", "prefill", "--model", "tiny", "--prompt-tokens", "16,300", "--json")
+        report = json.loads(out)
+        self.assertEqual(code, 0)
+        self.assertEqual([row["prompt_tokens"] for row in report["results"]], [16, 300])
+        self.assertTrue(all(row["tokens_per_s"] > 0 for row in report["results"]))
+        code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0,100", "--decode-tokens", "4", "--json")
+        self.assertEqual([row["depth"] for row in json.loads(out)["results"]], [0, 100])
+        code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0", "--decode-tokens", "4")
+        self.assertEqual(len(out.splitlines()), 2)
+        code, _, err = refrain("bench", "prefill", "--model", "tiny", "--prompt-tokens", "100000")
+        self.assertEqual(code, 2)
+        self.assertIn("longest context", err)
+
+    def test_perplexity_does_not_depend_on_how_rows_are_cut(self):
+        with file_with("The harbour was quiet when the first boat came in. " * 20, ".txt") as file:
+            reports = [json.loads(refrain("eval", "perplexity", "--model", "tiny", "--file", file.name, "--window",
+                                          "64", "--json", *more)[1]) for more in ([], ["--step-tokens", "7"])]
+        self.assertEqual(reports[0]["mean_nll"], reports[1]["mean_nll"])
+        self.assertGreater(reports[0]["tokens_scored"], 100)
+        self.assertEqual(reports[0]["window_tokens"], 64)
+
+    def test_bench_serve_measures_a_running_server_in_every_workload(self):
+        # Long enough for every workload: the tiny vocabulary needs three tokens a word.
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        model = os.path.join(folder.name, "roomy.gguf")
+        maker = os.path.join(os.path.dirname(__file__), "../../tools/make_tiny_gguf.py")
+        subprocess.run([sys.executable, maker, "--context", "16384", model], check=True, stdout=subprocess.DEVNULL)
+        server = ServerProcess(BINARY, model, ["--api-key", "k-1"])
+        try:
+            for workload in ("chat", "rag", "agent", "batch", "noisy"):
+                code, out, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}/v1", "--workload",
+                                         workload, "--requests", "6", "--concurrency", "2", "--output-tokens", "4",
+                                         "--api-key", "k-1", "--json")
+                self.assertEqual(code, 0, err)
+                report = json.loads(out)
+                self.assertEqual((report["model"], report["answered"], report["failed"]), ("roomy", 6, 0))
+                self.assertGreater(report["ttft_ms"]["p99"], 0)
+                self.assertGreater(report["prompt_tokens"], 0)
+                self.assertGreaterEqual(report["cached_share"], 0.3 if workload in ("chat", "agent", "batch") else 0)
+            code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}", "--api-key", "wrong")
+            self.assertEqual(code, 1)
+            self.assertIn("--api-key", err)
+            self.assertTrue(server.stop())
+        finally:
+            server.kill()
+        code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}")
+        self.assertEqual(code, 1)
+        self.assertIn("error: cannot connect", err)
+
+
+class Serve(unittest.TestCase):
+    def test_start_up_tells_model_ledgers_budget_and_address(self):
+        server = ServerProcess(BINARY, "tiny", ["--kv-budget", "4MiB"])
+        try:
+            for words in ("model      tiny", "capacity", "bandwidth", "compute", "concurrency", "4 MiB",
+                          "exact prefix reuse on", "listening on http://127.0.0.1:"):
+                self.assertIn(words, server.stderr())
+            self.assertTrue(server.stop())
+        finally:
+            server.kill()
+
+    def test_a_taken_port_is_an_error_with_a_hint(self):
+        server = ServerProcess(BINARY, "tiny", [])
+        try:
+            code, _, err = refrain("serve", "--model", "tiny", "--port", str(server.port))
+            self.assertEqual(code, 1)
+            self.assertRegex(err, r"error: .*\nhint: .*--port")
+        finally:
+            server.stop()
+            server.kill()
+
+    def test_sigterm_while_loading_ends_at_once_with_0(self):
+        # A pipe instead of a key file: start-up waits there for as long as we like.
+        folder = tempfile.mkdtemp()
+        path = os.path.join(folder, "keys")
+        os.mkfifo(path)
+        process = subprocess.Popen([BINARY.path, "serve", "--model", "tiny", "--port", "0", "--api-key-file", path],
+                                   stderr=subprocess.PIPE, env=BINARY.environment() | {"REFRAIN_MODEL_DIR": BINARY.generated})
+        writer = os.open(path, os.O_WRONLY)  # returns once the server has opened its end
+        try:
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(10), 0)
+            self.assertIn(b"stopped while loading", process.stderr.read())
+        finally:
+            os.close(writer)
+            if process.poll() is None:
+                process.kill()
+            process.stderr.close()
+            os.remove(path)
+            os.rmdir(folder)
+
+
+def main():
+    global BINARY
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--models", required=True)
+    parser.add_argument("--generated", required=True)
+    options, rest = parser.parse_known_args()
+    BINARY = Binary(os.path.abspath(options.binary), options.models, os.path.abspath(options.generated))
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
