@@ -295,7 +295,8 @@ Result<Value> map_one(Interpreter& run, const Value& item, const Arguments& a) {
 }
 
 Result<Value> map_filter(Interpreter& run, const Value& v, const Arguments& a) {
-  if (!truth(v)) return make_list({});  // Jinja2 does not look at false values, be they lists or not
+  if (!truth(v))
+    return make_list({});  // Jinja2 does not look at false values, be they lists or not
   ASSIGN_OR_RETURN(const auto items, run.items_of(v));
   Values out;
   for (const Value& item : items->items) {
