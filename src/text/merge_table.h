@@ -21,8 +21,8 @@ struct Merge {
 
 class MergeTable {
  public:
-  // Room for `count_max` pairs.
-  explicit MergeTable(std::size_t count_max);
+  // Room for `count` pairs; grows when there are more.
+  explicit MergeTable(std::size_t count);
 
   // Keeps what was added first; a merge takes the place of an entry without rank.
   void add(SymbolId left, SymbolId right, Merge merge);
@@ -50,6 +50,9 @@ class MergeTable {
   std::size_t place_of(std::uint64_t key) const {
     return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> shift_);
   }
+
+  Entry& entry_of(std::uint64_t key);  // its own, or the free one it gets
+  void resize(std::size_t count);
 
   std::vector<Entry> entries_;  // a power of two, at most three quarters full
   std::size_t mask_ = 0;

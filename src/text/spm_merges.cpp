@@ -2,6 +2,7 @@
 #include "text/spm_merges.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -10,24 +11,18 @@
 namespace refrain::text {
 namespace {
 
-struct Pair {
-  SymbolId left, right;
-  Merge merge;
-};
-
 SymbolId symbol_of(TokenId id) {
   return static_cast<SymbolId>(to_int(id));
 }
 
 class Builder {
  public:
-  Builder(const TokenTable& table, SpmMerges& out) : table_(table), out_(out) {
+  Builder(const TokenTable& table, SpmMerges& out) : table_(table), out_(out) {}
+
+  void build() {
     collect_scores();
     collect_chars();
-  }
-  std::vector<Pair> pairs() {
     for (const TokenId id : mergeable_) add_token(id);
-    return std::move(pairs_);
   }
 
  private:
@@ -94,11 +89,11 @@ class Builder {
       if (!c.well_formed) return;  // can never match: ill-formed bytes have no symbol
       const SymbolId here = out_.chars.find(c.value);
       if (cut > 0) {
-        pairs_.push_back({previous, here, {}});
+        out_.table.add(previous, here, {});
         const SymbolId left = find(text.substr(0, cut));
         const SymbolId right = left == kNoSymbol ? kNoSymbol : find(text.substr(cut));
         if (right != kNoSymbol) {
-          pairs_.push_back({left, right, {token_rank, symbol_of(id)}});
+          out_.table.add(left, right, {token_rank, symbol_of(id)});
           if (table_.type(id) == TokenType::kUnused) note_halves(id, left, right, best_halves);
         }
       }
@@ -122,15 +117,12 @@ class Builder {
   SpmMerges& out_;
   std::vector<TokenId> mergeable_;
   std::vector<float> scores_;  // distinct, highest first
-  std::vector<Pair> pairs_;
 };
 
 }  // namespace
 
-SpmMerges::SpmMerges(const TokenTable& tokens) : table(0) {
-  const std::vector<Pair> pairs = Builder(tokens, *this).pairs();
-  table = MergeTable(pairs.size());
-  for (const Pair& pair : pairs) table.add(pair.left, pair.right, pair.merge);
+SpmMerges::SpmMerges(const TokenTable& tokens) : table(tokens.size()) {
+  Builder(tokens, *this).build();
 }
 
 }  // namespace refrain::text

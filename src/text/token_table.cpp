@@ -77,24 +77,32 @@ Result<void> check_ids(const Vocabulary& v) {
 }  // namespace
 
 TokenIndex::TokenIndex(std::size_t count_max, TextOf text_of)
-    : text_of_(std::move(text_of)), slots_(std::bit_ceil(count_max * 2 + 1), -1) {}
+    : text_of_(std::move(text_of)), slots_(std::bit_ceil(count_max * 2 + 1)) {}
 
-std::size_t TokenIndex::place_of(std::string_view text) const {
+std::uint32_t TokenIndex::hash_of(std::string_view text) {
+  return static_cast<std::uint32_t>(std::hash<std::string_view>{}(text));
+}
+
+std::size_t TokenIndex::place_of(std::string_view text, std::uint32_t hash) const {
   const std::size_t mask = slots_.size() - 1;
-  std::size_t place = std::hash<std::string_view>{}(text)&mask;
-  while (slots_[place] >= 0 && text_of_(TokenId{slots_[place]}) != text) place = (place + 1) & mask;
+  std::size_t place = hash & mask;
+  while (slots_[place].id >= 0 &&
+         (slots_[place].hash != hash || text_of_(TokenId{slots_[place].id}) != text))
+    place = (place + 1) & mask;
   return place;
 }
 
 void TokenIndex::add(TokenId id) {
-  std::int32_t& slot = slots_[place_of(text_of_(id))];
-  if (slot < 0) slot = to_int(id);
+  const std::string_view text = text_of_(id);
+  const std::uint32_t hash = hash_of(text);
+  Slot& slot = slots_[place_of(text, hash)];
+  if (slot.id < 0) slot = {hash, to_int(id)};
 }
 
 std::optional<TokenId> TokenIndex::find(std::string_view text) const {
   if (slots_.empty()) return std::nullopt;
-  const std::int32_t slot = slots_[place_of(text)];
-  return slot < 0 ? std::nullopt : std::optional(TokenId{slot});
+  const Slot& slot = slots_[place_of(text, hash_of(text))];
+  return slot.id < 0 ? std::nullopt : std::optional(TokenId{slot.id});
 }
 
 std::optional<std::uint8_t> parse_byte_token(std::string_view written) {

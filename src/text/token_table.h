@@ -33,10 +33,16 @@ class TokenIndex {
   std::optional<TokenId> find(std::string_view text) const;
 
  private:
-  std::size_t place_of(std::string_view text) const;  // its slot, or the free one it would get
+  struct Slot {
+    std::uint32_t hash = 0;  // spares most looks at other texts
+    std::int32_t id = -1;    // -1: free
+  };
+  static std::uint32_t hash_of(std::string_view text);
+  // Its slot, or the free one it would get.
+  std::size_t place_of(std::string_view text, std::uint32_t hash) const;
 
   TextOf text_of_;
-  std::vector<std::int32_t> slots_;  // token id or -1; a power of two, at most half full
+  std::vector<Slot> slots_;  // a power of two, at most half full
 };
 
 class TokenTable {
