@@ -38,8 +38,12 @@ bool whole_number(const Json& json, std::int64_t* target) {
     return true;
   }
   const auto* real = std::get_if<double>(&json.value);
-  if (real == nullptr || std::floor(*real) != *real || std::abs(*real) > 9.0e15) return false;
-  *target = static_cast<std::int64_t>(*real);
+  if (real == nullptr || std::floor(*real) != *real) return false;
+  // Beyond 64 bits, "huge" is again all that counts; NaN and infinity do not come out of JSON.
+  constexpr double kBound = 9.2e18;
+  *target = *real > kBound    ? std::numeric_limits<std::int64_t>::max()
+            : *real < -kBound ? std::numeric_limits<std::int64_t>::min()
+                              : static_cast<std::int64_t>(*real);
   return true;
 }
 
