@@ -50,15 +50,16 @@ struct Wakeup {
   bool signaled = false;
 };
 
+// A rule for all coroutines here: what has a destructor is a named local before it meets co_await.
+// g++ 12 destroys some temporaries in such expressions twice.
+
 // Runs `work` on a worker thread while this coroutine waits; other connections go on.
-asio::awaitable<void> run_on(asio::thread_pool& pool, std::function<void()> work) {
-  co_await asio::co_spawn(
-      pool.get_executor(),
-      [&work]() -> asio::awaitable<void> {
-        work();
-        co_return;
-      },
-      asio::use_awaitable);
+asio::awaitable<void> run_on(asio::thread_pool& pool, const std::function<void()>& work) {
+  const auto body = [&work]() -> asio::awaitable<void> {
+    work();
+    co_return;
+  };
+  co_await asio::co_spawn(pool.get_executor(), body, asio::use_awaitable);
 }
 
 struct Workers {
@@ -127,12 +128,13 @@ class Connections::Impl::Connection : public std::enable_shared_from_this<Connec
   asio::awaitable<bool> read_head(Parser& parser);
   asio::awaitable<bool> read_body(Parser& parser, HttpRequest& request, const Admission& admission);
   asio::awaitable<bool> answer_call(HttpRequest& request, const Admission& admission);
-  asio::awaitable<bool> run_call(PreparedCall prepared, const HttpRequest& request,
-                                 const Admission& admission, TenantBoard::Ticket ticket);
-  asio::awaitable<bool> respond(HttpResponse response, const HttpRequest& request, bool keep_alive);
+  asio::awaitable<bool> run_call(PreparedCall& prepared, const HttpRequest& request,
+                                 const Admission& admission, TenantBoard::Ticket& ticket);
+  asio::awaitable<bool> respond(const HttpResponse& response, const HttpRequest& request,
+                                bool keep_alive);
   asio::awaitable<bool> refuse(const Error& error, const HttpRequest& request,
                                const Admission& admission, bool keep_alive);
-  asio::awaitable<bool> write(std::string bytes);
+  asio::awaitable<bool> write(const std::string& bytes);
   asio::awaitable<void> linger();
 
   static HttpRequest head_of(const Parser& parser);
@@ -189,7 +191,7 @@ asio::awaitable<bool> Connections::Impl::Connection::serve_one(bool first) {
   if (auto page = core_.page(admission.route)) {
     page->headers.insert(page->headers.end(), admission.cors_headers.begin(),
                          admission.cors_headers.end());
-    co_return co_await respond(std::move(*page), request, request.keep_alive);
+    co_return co_await respond(*page, request, request.keep_alive);
   }
   co_return co_await answer_call(request, admission);
 }
@@ -215,18 +217,20 @@ asio::awaitable<bool> Connections::Impl::Connection::read_head(Parser& parser) {
   const auto [fault, size] = co_await http::async_read_header(stream_, buffer_, parser, kAwait);
   (void)size;
   if (!fault) co_return true;
+  HttpResponse response;
   if (fault == http::error::header_limit || fault == http::error::buffer_overflow) {
-    co_await respond(
-        error_response_with_status(
-            431, Error{Code::kTooLarge, str_cat("the request head is larger than ",
-                                                core_.options().max_header_bytes, " bytes")}),
-        HttpRequest{}, false);
+    response = error_response_with_status(
+        431, Error{Code::kTooLarge, str_cat("the request head is larger than ",
+                                            core_.options().max_header_bytes, " bytes")});
   } else if (fault.category() == http::make_error_code(http::error::bad_method).category() &&
              fault != http::error::end_of_stream && fault != http::error::partial_message) {
-    co_await respond(error_response(Error{Code::kInvalidArgument,
-                                          str_cat("this is not HTTP: ", fault.message())}),
-                     HttpRequest{}, false);
+    response = error_response(
+        Error{Code::kInvalidArgument, str_cat("this is not HTTP: ", fault.message())});
+  } else {
+    co_return false;  // the client left or was too slow
   }
+  const HttpRequest nothing_known;
+  co_await respond(response, nothing_known, false);
   co_return false;
 }
 
@@ -256,12 +260,13 @@ asio::awaitable<bool> Connections::Impl::Connection::read_body(Parser& parser, H
   const ByteBudget::Share share = core_.bodies().take(length.value_or(limit));
   if (!share) {
     core_.count_refused(admission.route);
-    co_return co_await refuse(
-        Error{Code::kQueueFull, "too many large bodies are being sent at once"}, request, admission,
-        false);
+    const Error no_room{Code::kQueueFull, "too many large bodies are being sent at once"};
+    co_return co_await refuse(no_room, request, admission, false);
   }
-  if (equals_ignoring_case(request.header("Expect"), "100-continue") && !request.http_1_0)
-    if (!co_await write(std::string(kContinue))) co_return false;
+  if (equals_ignoring_case(request.header("Expect"), "100-continue") && !request.http_1_0) {
+    const std::string go_on(kContinue);
+    if (!co_await write(go_on)) co_return false;
+  }
   parser.body_limit(limit);
   stream_.expires_after(seconds(core_.options().body_timeout_s));
   const auto [fault, size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
@@ -288,16 +293,19 @@ asio::awaitable<bool> Connections::Impl::Connection::answer_call(HttpRequest& re
   } else {
     Workers& workers = server_.workers_;
     const bool heavy = request.body.size() > kHeavyBodyBytes;
-    co_await run_on(heavy ? workers.heavy : workers.light,
-                    [&] { prepared.emplace(core_.prepare(admission, request)); });
+    const std::function<void()> prepare = [&] {
+      prepared.emplace(core_.prepare(admission, request));
+    };
+    co_await run_on(heavy ? workers.heavy : workers.light, prepare);
     std::string().swap(request.body);
     if (!prepared->ok()) {
       error = prepared->error();
     } else if ((*prepared)->call.has_value() && (*prepared)->call->grammar.has_value()) {
-      co_await run_on(workers.heavy, [&] {
+      const std::function<void()> compile = [&] {
         const Result<void> compiled = core_.compile_grammar(*(*prepared)->call);
         if (!compiled.ok()) error = compiled.error();
-      });
+      };
+      co_await run_on(workers.heavy, compile);
     }
   }
   if (error.has_value()) {
@@ -305,18 +313,17 @@ asio::awaitable<bool> Connections::Impl::Connection::answer_call(HttpRequest& re
     co_return co_await refuse(*error, request, admission, request.keep_alive);
   }
   if ((*prepared)->call.has_value())
-    co_return co_await run_call(std::move(*(*prepared)->call), request, admission,
-                                std::move(**ticket));
+    co_return co_await run_call(*(*prepared)->call, request, admission, **ticket);
   HttpResponse response = std::move((*prepared)->response);
   response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
                           admission.cors_headers.end());
-  co_return co_await respond(std::move(response), request, request.keep_alive);
+  co_return co_await respond(response, request, request.keep_alive);
 }
 
-asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall prepared,
+asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall& prepared,
                                                               const HttpRequest& request,
                                                               const Admission& admission,
-                                                              TenantBoard::Ticket ticket) {
+                                                              TenantBoard::Ticket& ticket) {
   const auto wakeup = std::make_shared<Wakeup>(stream_.get_executor());
   const auto notify = [executor = stream_.get_executor(), weak = std::weak_ptr(wakeup)] {
     asio::post(executor, [weak] {
@@ -330,7 +337,7 @@ asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall prepa
             admission.cors_headers, std::move(ticket), notify);
   for (;;) {
     Call::Step step = call.step(peer_state(stream_.socket().native_handle()));
-    if (!step.bytes.empty() && !co_await write(std::move(step.bytes))) co_return false;
+    if (!step.bytes.empty() && !co_await write(step.bytes)) co_return false;
     if (step.done) {
       core_.count_response(step.status);
       co_return step.keep_alive;
@@ -343,11 +350,12 @@ asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall prepa
   }
 }
 
-asio::awaitable<bool> Connections::Impl::Connection::respond(HttpResponse response,
+asio::awaitable<bool> Connections::Impl::Connection::respond(const HttpResponse& response,
                                                              const HttpRequest& request,
                                                              bool keep_alive) {
   core_.count_response(response.status);
-  const bool written = co_await write(serialize(response, wire_of(request, keep_alive)));
+  const std::string bytes = serialize(response, wire_of(request, keep_alive));
+  const bool written = co_await write(bytes);
   co_return written&& keep_alive;
 }
 
@@ -358,10 +366,10 @@ asio::awaitable<bool> Connections::Impl::Connection::refuse(const Error& error,
   HttpResponse response = error_response(error, core_.retry_after_s());
   response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
                           admission.cors_headers.end());
-  co_return co_await respond(std::move(response), request, keep_alive);
+  co_return co_await respond(response, request, keep_alive);
 }
 
-asio::awaitable<bool> Connections::Impl::Connection::write(std::string bytes) {
+asio::awaitable<bool> Connections::Impl::Connection::write(const std::string& bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
     stream_.expires_after(seconds(core_.options().write_timeout_s));
     const std::size_t count = std::min(kWritePiece, bytes.size() - sent);
