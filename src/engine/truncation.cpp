@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 constexpr TokenId kLastToken = static_cast<TokenId>(std::numeric_limits<std::int32_t>::max());
-constexpr std::size_t kFirstTry = 256;  // top-p rarely needs more candidates
+constexpr double kFloorSlack = 0.01;
 constexpr std::size_t kDrawBlock = 512;
 
 double weight(float logit, float max, float temperature) {
@@ -56,13 +56,16 @@ TokenLogit top_p_cut_over_all(std::span<const float> logits, float max,
   double total = 0.0;
   for (const float logit : logits) total += weight(logit, max, params.temperature);
   const double target = total * static_cast<double>(params.top_p);
-  std::vector<TokenLogit> tokens = best_tokens(logits, kFirstTry);
-  if (mass_of(tokens, max, params.temperature) < target) {
-    tokens.clear();
-    for (std::size_t i = 0; i < logits.size(); ++i)
-      if (logits[i] > kNegativeInfinity)
-        tokens.push_back(TokenLogit{static_cast<TokenId>(i), logits[i]});
-  }
+  // Tokens lighter than (total - target) / n weigh less than total - target all together, so all
+  // of them lie behind the cut. What is left is short; a little slack covers rounding.
+  const double share =
+      (1.0 - static_cast<double>(params.top_p)) / static_cast<double>(logits.size());
+  const double least = static_cast<double>(max) + static_cast<double>(params.temperature) *
+                                                      (std::log(total * share) - kFloorSlack);
+  std::vector<TokenLogit> tokens;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (static_cast<double>(logits[i]) >= least || logits[i] == max)
+      tokens.push_back(TokenLogit{static_cast<TokenId>(i), logits[i]});
   return cut_at_mass(tokens, target, max, params.temperature);
 }
 
