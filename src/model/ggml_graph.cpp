@@ -1,6 +1,8 @@
 // Wraps the lifetime of ggml's back end, threads, graphs and their memory. Engine thread.
 #include "model/ggml_graph.h"
 
+#include <time.h>
+
 #include "base/check.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -8,11 +10,20 @@
 #include "ggml.h"
 
 namespace refrain::model {
+namespace {
+
+// These times decide on the number of threads only, never on a result.
+std::int64_t nanoseconds_of(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<GgmlBackend>> GgmlBackend::create(std::uint32_t thread_count) {
   CHECK(thread_count > 0 && thread_count <= GGML_MAX_N_THREADS, "thread count out of range");
-  std::unique_ptr<GgmlBackend> made(new GgmlBackend);
-  made->thread_count_ = thread_count;
+  std::unique_ptr<GgmlBackend> made(new GgmlBackend(thread_count));
   made->backend_ = ggml_backend_cpu_init();
   ggml_threadpool_params params = ggml_threadpool_params_default(static_cast<int>(thread_count));
   params.poll = 0;  // sleep between graphs: an idle server uses no processor time
@@ -20,7 +31,6 @@ Result<std::unique_ptr<GgmlBackend>> GgmlBackend::create(std::uint32_t thread_co
   if (made->backend_ == nullptr || made->threads_ == nullptr) {
     return Error{Code::kUnavailable, "cannot start the compute threads"};
   }
-  ggml_backend_cpu_set_n_threads(made->backend_, static_cast<int>(thread_count));
   ggml_backend_cpu_set_threadpool(made->backend_, made->threads_);
   ggml_backend_cpu_set_use_ref(made->backend_, true);
   return made;
@@ -32,7 +42,12 @@ GgmlBackend::~GgmlBackend() {
 }
 
 Result<void> GgmlBackend::compute(ggml_cgraph* graph) {
+  ggml_backend_cpu_set_n_threads(backend_, static_cast<int>(governor_.thread_count()));
+  const std::int64_t wall_ns = nanoseconds_of(CLOCK_MONOTONIC);
+  const std::int64_t cpu_ns = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID);
   const ggml_status status = ggml_backend_graph_compute(backend_, graph);
+  governor_.record(nanoseconds_of(CLOCK_MONOTONIC) - wall_ns,
+                   nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns);
   if (status == GGML_STATUS_SUCCESS) return {};
   return Error{Code::kInternal,
                std::string("the compute back end failed: ") + ggml_status_to_string(status)};

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "model/thread_governor.h"
 
 struct ggml_backend;
 struct ggml_cgraph;
@@ -24,13 +25,12 @@ class GgmlBackend {
   static Result<std::unique_ptr<GgmlBackend>> create(std::uint32_t thread_count);
   ~GgmlBackend();
   Result<void> compute(ggml_cgraph* graph);
-  std::uint32_t thread_count() const { return thread_count_; }
 
  private:
-  GgmlBackend() = default;
+  explicit GgmlBackend(std::uint32_t thread_count) : governor_(thread_count) {}
   ggml_backend* backend_ = nullptr;
   ggml_threadpool* threads_ = nullptr;
-  std::uint32_t thread_count_ = 1;
+  ThreadGovernor governor_;
 };
 
 class GgmlGraph {
