@@ -12,6 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 deps=${REFRAIN_DEPS:-$root/.deps}
 source scripts/versions.sh
+# Lets clones of this repository share compiled objects.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 
 for_tests=no
 for argument in "$@"; do
