@@ -38,6 +38,11 @@ std::size_t characters_begun(const std::string& bytes) {
   return count;
 }
 
+// Microseconds are as fine as these figures mean anything.
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
 }  // namespace
 
 std::string_view miss_reason_text(kv::MissReason reason) {
@@ -85,12 +90,13 @@ void write_usage(JsonWriter& out, const engine::Usage& usage) {
 
 void write_timings(JsonWriter& out, const engine::Timings& timings, const engine::Usage& usage) {
   out.begin_object();
-  out.field("queue_ms", timings.queue_ms).field("prefill_ms", timings.prefill_ms);
-  out.field("ttft_ms", timings.ttft_ms).field("decode_ms", timings.decode_ms);
-  out.field("tpot_ms", timings.tpot_ms);
+  out.field("queue_ms", rounded(timings.queue_ms)).field("prefill_ms", rounded(timings.prefill_ms));
+  out.field("ttft_ms", rounded(timings.ttft_ms)).field("decode_ms", rounded(timings.decode_ms));
+  out.field("tpot_ms", rounded(timings.tpot_ms));
   out.field("prompt_tokens_computed", usage.computed_tokens);
   const double total_ms = timings.prefill_ms + timings.decode_ms;
-  out.field("tokens_per_second", total_ms > 0 ? usage.completion_tokens * 1000.0 / total_ms : 0.0);
+  out.field("tokens_per_second",
+            total_ms > 0 ? rounded(usage.completion_tokens * 1000.0 / total_ms) : 0.0);
   out.end_object();
 }
 

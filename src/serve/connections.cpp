@@ -180,7 +180,7 @@ asio::awaitable<bool> Connections::Impl::Connection::serve_one(bool first) {
   const Admission admission = core_.door().admit(request);
   const bool has_body = !parser.is_done();
   if (admission.refusal.has_value()) {
-    if (has_body) core_.count_refused(admission.route);
+    if (admission.routed) core_.count_refused(admission.route);
     co_return co_await respond(*admission.refusal, request, request.keep_alive && !has_body);
   }
   if (const auto closed = core_.closed(); closed.has_value() && request.method == "POST") {

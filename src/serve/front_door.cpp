@@ -55,6 +55,7 @@ Admission FrontDoor::admit(const HttpRequest& head) const {
   } else if (!route.found) {
     admission.refusal = std::move(route.refusal);
   } else {
+    admission.routed = true;
     admission.route = std::move(route.route);
     Result<Caller> caller = keys_.admit(head.header("Authorization"), admission.route.access);
     if (caller.ok()) {

@@ -17,6 +17,7 @@ namespace refrain::serve {
 struct Admission {
   // Set: the request ends here with this answer (CORS headers included).
   std::optional<HttpResponse> refusal = {};
+  bool routed = false;  // the path and method are known: `route` counts, also with a refusal
   Route route = {};
   Caller caller = {};
   std::vector<HttpHeader> cors_headers = {};  // for every answer to this request

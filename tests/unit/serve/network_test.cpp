@@ -396,6 +396,9 @@ TEST_F(NetworkTest, reasons_of_all_requests_add_up) {  // O-44
     client.send_request("POST", "/v1/completions", body);
     client.read_answer();
   }
+  Client elsewhere(port());  // no request for the engine
+  elsewhere.send_request("POST", "/v1/nothing", "{}");
+  EXPECT_TRUE(elsewhere.read_answer().first.starts_with("HTTP/1.1 404"));
   EXPECT_TRUE(becomes_idle());
   const auto& metrics = bench_->metrics;
   EXPECT_EQ(metrics.value(metrics::Metric::kRequestsReceived), 4);
