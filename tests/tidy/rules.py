@@ -35,7 +35,7 @@ OWNERS = {
 # Headers of the system that are neither C++ (no dot, no slash) nor somebody's library.
 SYSTEM = re.compile(
     r"[a-z_]+$|(sys|netinet|arpa|linux|net)/[a-z_]+\.h$|"
-    r"(unistd|fcntl|pthread|sched|poll|netdb|signal|termios|dlfcn|cpuid|\w*intrin)\.h$")
+    r"(unistd|fcntl|pthread|sched|poll|netdb|signal|termios|dlfcn|cpuid|time|\w*intrin)\.h$")
 
 # Not in the library: it may neither print nor end the process, and it throws nothing.
 FORBIDDEN = re.compile(
