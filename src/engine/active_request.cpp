@@ -143,8 +143,7 @@ Result<void> ActiveRequest::finish(FinishReason reason) {
   event.usage = usage_;
   event.timings = timings();
   event.prompt_logprobs = std::move(prompt_logprobs_);
-  stream_->on_event(std::move(event));
-  stream_.reset();
+  last_event_ = std::move(event);
   return {};
 }
 
@@ -158,7 +157,12 @@ void ActiveRequest::fail(Error error) {
   event.usage = usage_;
   event.timings = timings();
   event.error = std::move(error);
-  stream_->on_event(std::move(event));
+  last_event_ = std::move(event);
+}
+
+void ActiveRequest::send_last_event() {
+  CHECK(ended_, "only an ended request has a last event");
+  stream_->on_event(std::move(last_event_));
   stream_.reset();
 }
 

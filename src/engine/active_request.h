@@ -46,12 +46,14 @@ class ActiveRequest {
   Result<void> add_prompt_logprob(std::span<const float> logits, std::uint32_t position,
                                   const text::Tokenizer& tokenizer);
 
-  // ---- events; nothing follows finish() or fail()
+  // ---- events; nothing follows finish() or fail(), whose event is kept for send_last_event()
   void send_progress(std::uint32_t done);
   void send_text(Sequence& sequence);
   void send_choice_finished(Sequence& sequence, FinishReason reason);
   Result<void> finish(FinishReason reason);
   void fail(Error error);
+  // Sends the event of finish() or fail(), once everything about the request is counted.
+  void send_last_event();
 
   Tick submitted_at() const { return submitted_at_; }
   Tick admitted_at() const { return admitted_at_; }
@@ -70,6 +72,7 @@ class ActiveRequest {
 
   GenerateRequest request_;
   std::shared_ptr<OutputStream> stream_;
+  TokenEvent last_event_;
   std::vector<std::unique_ptr<Sequence>> choices_;
   Usage usage_;
   Tick submitted_at_;

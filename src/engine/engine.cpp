@@ -107,8 +107,7 @@ void Engine::Impl::run_thread() {
     if (requests_.empty() && !stop_requested_) rest();
   }
   while (!requests_.empty()) end_open_choices(*requests_.begin()->second, FinishReason::kCancelled);
-  ended_.clear();
-  publish_snapshot();
+  announce_ends();
 }
 
 void Engine::Impl::step() {
@@ -119,7 +118,13 @@ void Engine::Impl::step() {
   if (schedule_rows()) {
     run_batch();
   }
+  announce_ends();
+}
+
+// Counters and snapshot first: whoever has seen the last event of a request finds it counted.
+void Engine::Impl::announce_ends() {
   publish_snapshot();
+  for (const auto& request : ended_) request->send_last_event();
   ended_.clear();
 }
 

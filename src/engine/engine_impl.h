@@ -58,6 +58,7 @@ class Engine::Impl {
   bool schedule_rows();
   void run_batch();
   void publish_snapshot();
+  void announce_ends();
   void verify_ledger();
 
   // ---- admission (engine_admission.cpp)
