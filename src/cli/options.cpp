@@ -139,7 +139,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--repeat-penalty", "", kReal, "1", "", "", "above 1: makes repetition less likely", kSampling,
      true, "--repetition-penalty", "", 1e-3, 100},
     {"--stop", "", kList, "", "", "", "text that ends the answer; may be repeated", kSampling},
-    {"--ignore-eos", "", kBool, "false", "", "", "go on after an end token", "run"},
+    {"--ignore-eos", "", kBool, "false", "", "", "go on after an end token", kSampling},
     {"--raw", "", kBool, "false", "", "", "continue the text itself, without a chat template",
      "run"},
     {"--stats", "", kBool, "false", "", "", "write tokens and timings to stderr after each answer",
