@@ -137,7 +137,8 @@ class ShapeReader {
   Result<void> read_window() {
     constexpr std::string_view kKey = "attention.sliding_window";
     ASSIGN_OR_RETURN(std::uint32_t window, reader_.number(kKey, {0, 1U << 24U}, 0));
-    if (window == 0 || window >= shape_.context_length) window = 0;
+    // Gemma's local layers stay local however wide the window: their rotary base differs.
+    if (window >= shape_.context_length && !is_gemma()) window = 0;
     if (window == 0) return {};
     shape_.sliding_window = window;
     if (is_gemma()) {
