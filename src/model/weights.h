@@ -21,22 +21,22 @@ namespace refrain::model {
 
 // A null tensor means: this model has none.
 struct LayerWeights {
-  ggml_tensor* attention_norm = nullptr;       // [embedding_dim]
-  ggml_tensor* query = nullptr;                // [embedding_dim, head_count * key_dim]
-  ggml_tensor* key = nullptr;                  // [embedding_dim, kv_head_count * key_dim]
-  ggml_tensor* value = nullptr;                // [embedding_dim, kv_head_count * value_dim]
+  ggml_tensor* attention_norm = nullptr;  // [embedding_dim]
+  ggml_tensor* query = nullptr;           // [embedding_dim, head_count * key_dim]
+  ggml_tensor* key = nullptr;             // [embedding_dim, kv_head_count * key_dim]
+  ggml_tensor* value = nullptr;           // [embedding_dim, kv_head_count * value_dim]
   ggml_tensor* query_bias = nullptr;
   ggml_tensor* key_bias = nullptr;
   ggml_tensor* value_bias = nullptr;
-  ggml_tensor* query_norm = nullptr;           // [key_dim], shared by all heads
-  ggml_tensor* key_norm = nullptr;             // [key_dim]
-  ggml_tensor* attention_output = nullptr;     // [head_count * value_dim, embedding_dim]
+  ggml_tensor* query_norm = nullptr;        // [key_dim], shared by all heads
+  ggml_tensor* key_norm = nullptr;          // [key_dim]
+  ggml_tensor* attention_output = nullptr;  // [head_count * value_dim, embedding_dim]
   ggml_tensor* attention_output_bias = nullptr;
-  ggml_tensor* attention_post_norm = nullptr;  // [embedding_dim]
-  ggml_tensor* feed_forward_norm = nullptr;    // [embedding_dim]
-  ggml_tensor* gate = nullptr;                 // [embedding_dim, feed_forward_dim]
-  ggml_tensor* up = nullptr;                   // [embedding_dim, feed_forward_dim]
-  ggml_tensor* down = nullptr;                 // [feed_forward_dim, embedding_dim]
+  ggml_tensor* attention_post_norm = nullptr;     // [embedding_dim]
+  ggml_tensor* feed_forward_norm = nullptr;       // [embedding_dim]
+  ggml_tensor* gate = nullptr;                    // [embedding_dim, feed_forward_dim]
+  ggml_tensor* up = nullptr;                      // [embedding_dim, feed_forward_dim]
+  ggml_tensor* down = nullptr;                    // [feed_forward_dim, embedding_dim]
   ggml_tensor* feed_forward_post_norm = nullptr;  // [embedding_dim]
 };
 
