@@ -44,7 +44,7 @@ class GgmlExecutor final : public Executor {
   void copy_rows(const kv::BlockCopy& copy) override { arena_.copy_rows(copy); }
 
   std::string numerics() const override {
-    return "ggml-cpu-ref/1 " + ggml_instruction_set() + "; attention/1 " +
+    return "ggml-cpu-ref/2 " + ggml_instruction_set() + "; attention/1 " +
            kernels::attention_variant();
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ggml-backend.h"
+#include "ggml-cpu.h"
 #include "ggml.h"
 #include "model/ggml_graph.h"
 #include "model/kv_arena_impl.h"
@@ -15,7 +16,7 @@
 namespace refrain::model {
 namespace {
 
-constexpr std::size_t kNodesPerLayer = 48;      // recorded tensors, views included
+constexpr std::size_t kNodesPerLayer = 96;      // recorded tensors, views included
 constexpr std::size_t kNodesBesideLayers = 64;  // inputs, embedding, output
 // Rows that go through the output matrix together: bounds the memory that logits take.
 constexpr std::size_t kLogitRowsMax = 32;
@@ -29,6 +30,23 @@ ggml_tensor* tensor_of(Operators::Node node) {
 // ggml takes weights as mutable though it only reads them.
 ggml_tensor* tensor_of(Weight weight) {
   return const_cast<ggml_tensor*>(weight);
+}
+
+// ggml rounds the rows of a product with a quantized matrix to 8 bits in groups of 32. Small models
+// lose close decisions to that (docs/reference/accuracy.md), so what the rounding took away goes
+// through the product a second time: matrix * x + matrix * (x - rounded x).
+bool rounds_rows_by_32(const ggml_tensor* matrix) {
+  const ggml_type rows = ggml_get_type_traits_cpu(matrix->type)->vec_dot_type;
+  return rows == GGML_TYPE_Q8_0 || rows == GGML_TYPE_Q8_1;
+}
+
+ggml_tensor* product(ggml_context* context, ggml_tensor* matrix, ggml_tensor* rows) {
+  ggml_tensor* coarse = ggml_mul_mat(context, matrix, rows);
+  if (!rounds_rows_by_32(matrix)) return coarse;
+  ggml_tensor* rounded =
+      ggml_cast(context, ggml_cast(context, rows, GGML_TYPE_Q8_0), GGML_TYPE_F32);
+  ggml_tensor* lost = ggml_sub(context, rows, rounded);
+  return ggml_add(context, coarse, ggml_mul_mat(context, matrix, lost));
 }
 
 }  // namespace
@@ -106,9 +124,9 @@ Operators::Node GgmlOperators::rms_norm(Node x, Weight weight, std::uint32_t dim
 
 Operators::Node GgmlOperators::linear(Node x, Weight matrix, Weight bias) {
   ggml_context* context = layers_graph_->context();
-  ggml_tensor* product = ggml_mul_mat(context, tensor_of(matrix), tensor_of(x));
-  if (bias != nullptr) product = ggml_add(context, product, tensor_of(bias));
-  return {product};
+  ggml_tensor* rows = product(context, tensor_of(matrix), tensor_of(x));
+  if (bias != nullptr) rows = ggml_add(context, rows, tensor_of(bias));
+  return {rows};
 }
 
 Operators::Node GgmlOperators::rope(Node x, std::uint32_t head_dim, const RopeSettings& settings,
@@ -242,7 +260,7 @@ Result<void> GgmlOperators::compute_logits(BatchOutput& output) {
     ggml_tensor* rows = ggml_new_tensor_2d(context, GGML_TYPE_F32, static_cast<std::int64_t>(dim),
                                            static_cast<std::int64_t>(count));
     ggml_set_input(rows);
-    ggml_tensor* logits = ggml_mul_mat(context, tensor_of(output_matrix_), rows);
+    ggml_tensor* logits = product(context, tensor_of(output_matrix_), rows);
     if (soft_cap_ > 0.0F) {
       logits = ggml_tanh(context, ggml_scale(context, logits, 1.0F / soft_cap_));
       logits = ggml_scale(context, logits, soft_cap_);
