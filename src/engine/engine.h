@@ -57,9 +57,10 @@ class Engine {
   ~Engine();  // stop(): running requests end as cancelled
 
   void start();  // begins the engine thread
-  // Accepts or refuses at once: kQueueFull, kUnavailable (draining), kContextLength (prompt +
-  // max_tokens; both numbers in the message), kInvalidArgument. Events then come on `stream`, which
-  // is kept alive until its last event.
+  // Accepts or refuses at once: kQueueFull, kUnavailable (draining), kContextLength (the
+  // prompt alone does not fit; both numbers in the message), kInvalidArgument. max_tokens is lowered
+  // to what fits behind the prompt. Events then come on `stream`, which is kept alive until its last
+  // event.
   Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
   // The client went away: work stops at the next step; harmless for unknown or finished ids.
   void cancel(RequestId id);

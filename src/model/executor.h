@@ -35,7 +35,7 @@ class Executor {
   // Copies K/V rows [0, row_count) of block `from` to block `to` in all layers (copy on write).
   virtual void copy_rows(const kv::BlockCopy& copy) = 0;
 
-  // Names the operators and numerics, e.g. "ggml-cpu-ref/1"; part of every cache key.
+  // Names the operators and numerics, e.g. "ggml-cpu-ref/2"; part of every cache key.
   virtual std::string numerics() const = 0;
   virtual std::uint64_t scratch_bytes() const = 0;   // activations held now
 };
