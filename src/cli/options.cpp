@@ -85,6 +85,9 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
 
     {"--threads", "engine.threads", kInteger, "0", "", "", "compute threads; 0 = physical cores",
      kComputeUsers, true, "-t", "", 0, 1024},
+    {"--kernels", "engine.kernels", kChoice, "auto", "", "auto|avx512|avx2|portable|ggml",
+     "compute kernels; auto = the best this processor has; ggml = the slow reference",
+     kComputeUsers},
     {"--max-context", "engine.max_context", kInteger, "0", "tokens", "",
      "longest prompt + answer of one request; 0 = as the model and the budget allow", kComputeUsers,
      true, "--ctx-size -c", "", 0, 1e8},

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/str.h"
+#include "kernels/cpu_kernels.h"
 
 namespace refrain::cli {
 namespace {
@@ -60,6 +61,28 @@ std::string rope_text(const model::RopeSettings& rope) {
   return text;
 }
 
+Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded,
+                                                       model::KvArena& arena,
+                                                       const Settings& settings, Console& console) {
+  model::ExecutorOptions options{
+      .thread_count = static_cast<std::uint32_t>(settings.integer("--threads")),
+      .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
+  const std::string kernels = settings.text("--kernels");
+  if (kernels == "ggml") return model::Executor::create_ggml(*loaded.model, arena, options);
+  if (kernels != "auto") {
+    options.instruction_set = kernels::instruction_set_named(kernels);
+    if (!options.instruction_set || !kernels::is_available(*options.instruction_set)) {
+      return Error{Code::kInvalidArgument,
+                   str_cat("this processor does not have what the ", kernels, " kernels need"),
+                   "--kernels auto takes the best that it has", "--kernels"};
+    }
+  }
+  options.on_progress = [&](double share) { console.progress("packing weights", share); };
+  auto made = model::Executor::create_cpu(*loaded.model, arena, options);
+  console.end_progress();
+  return made;
+}
+
 }  // namespace
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
@@ -96,11 +119,7 @@ Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Co
   for (const std::string& note : compute.sizing.notes) console.note(note);
   ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, kFormat, compute.block_size,
                                                          compute.sizing.block_count));
-  const model::ExecutorOptions options{
-      .thread_count = static_cast<std::uint32_t>(settings.integer("--threads")),
-      .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
-  ASSIGN_OR_RETURN(compute.executor,
-                   model::Executor::create_ggml(*loaded.model, *compute.arena, options));
+  ASSIGN_OR_RETURN(compute.executor, make_executor(loaded, *compute.arena, settings, console));
   compute.loaded = std::move(loaded);
   return compute;
 }

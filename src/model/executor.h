@@ -6,10 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "kernels/cpu_kernels.h"
 #include "model/batch.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
@@ -17,13 +20,19 @@
 namespace refrain::model {
 
 struct ExecutorOptions {
-  std::uint32_t thread_count = 0;       // 0 = physical cores
-  std::uint32_t max_batch_rows = 512;   // upper bound of rows per run()
+  std::uint32_t thread_count = 0;      // 0 = physical cores
+  std::uint32_t max_batch_rows = 512;  // upper bound of rows per run()
+  // Of the CPU kernels; the best this processor has if not set. Results are the same bits.
+  std::optional<kernels::InstructionSet> instruction_set = {};
+  std::function<void(double)> on_progress = {};  // share of the weights packed, 0..1; may be empty
 };
 
 class Executor {
  public:
-  // Plain ggml operators on its CPU back end, reference mode, no repacked buffers.
+  // Our own kernels on packed weights (ops_cpu.h).
+  static Result<std::unique_ptr<Executor>> create_cpu(const Model& model, KvArena& arena,
+                                                      const ExecutorOptions& options);
+  // The reference: plain ggml operators on its CPU back end, reference mode, no repacked buffers.
   static Result<std::unique_ptr<Executor>> create_ggml(const Model& model, KvArena& arena,
                                                        const ExecutorOptions& options);
   virtual ~Executor() = default;
@@ -37,7 +46,7 @@ class Executor {
 
   // Names the operators and numerics, e.g. "ggml-cpu-ref/2"; part of every cache key.
   virtual std::string numerics() const = 0;
-  virtual std::uint64_t scratch_bytes() const = 0;   // activations held now
+  virtual std::uint64_t scratch_bytes() const = 0;  // activations held now
 };
 
 }  // namespace refrain::model

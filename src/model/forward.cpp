@@ -59,9 +59,12 @@ class ForwardPass {
   // Stores the layer's keys and values; returns the queries.
   Node project_and_store(Node x, std::uint32_t layer, const LayerWeights& w) {
     const Node normed = norm(x, w.attention_norm);
-    const Node q = rotated(ops_.linear(normed, w.query, w.query_bias), w.query_norm, layer);
-    const Node k = rotated(ops_.linear(normed, w.key, w.key_bias), w.key_norm, layer);
+    // The products stand together so that operators may compute them together.
+    Node q = ops_.linear(normed, w.query, w.query_bias);
+    Node k = ops_.linear(normed, w.key, w.key_bias);
     const Node v = ops_.linear(normed, w.value, w.value_bias);
+    q = rotated(q, w.query_norm, layer);
+    k = rotated(k, w.key_norm, layer);
     ops_.store_kv(layer, k, v);
     return q;
   }

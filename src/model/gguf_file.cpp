@@ -31,6 +31,16 @@ class FileBytes {
     if (mapping_ != nullptr) ::munmap(mapping_, view_.size());
   }
 
+  // Lets the system take the pages wholly inside `part` back until they are read again.
+  void release(std::span<const std::byte> part) const {
+    if (mapping_ == nullptr) return;
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
+    // Advice: a failure costs memory, nothing else.
+    if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
   Result<void> map(const std::string& path) {
     // Non-blocking, so that a named pipe is refused instead of waited for.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -182,6 +192,10 @@ std::span<const TensorInfo> GgufFile::tensors() const {
 const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
   const auto at = impl_->tensors_by_name.find(name);
   return at == impl_->tensors_by_name.end() ? nullptr : at->second;
+}
+
+void GgufFile::release(std::span<const std::byte> data) const {
+  impl_->bytes.release(data);
 }
 
 std::span<const std::byte> GgufFile::tensor_data(const TensorInfo& tensor) const {

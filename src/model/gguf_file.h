@@ -51,6 +51,10 @@ class GgufFile {
   // The tensor's bytes inside the mapping.
   std::span<const std::byte> tensor_data(const TensorInfo& tensor) const;
 
+  // The memory of `data`, a part of the mapping, may go back to the system; it is read from the
+  // file again when it is used again.
+  void release(std::span<const std::byte> data) const;
+
   const std::string& path() const;
   std::uint64_t file_bytes() const;
   std::uint64_t header_bytes() const;         // up to the start of tensor data

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/row_ops.h"
 #include "model/shape.h"
 
 struct ggml_tensor;
@@ -24,7 +25,7 @@ struct AttentionSettings {
   float scale = 1.0F;
 };
 
-enum class Gate { kSilu, kGelu };  // GELU in its tanh form
+using kernels::Gate;
 
 class Operators {
  public:

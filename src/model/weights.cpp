@@ -272,6 +272,11 @@ Result<std::unique_ptr<Weights>> Weights::load(std::unique_ptr<GgufFile> file,
   return weights;
 }
 
+void Weights::release_pages(const ggml_tensor* tensor) const {
+  if (tensor->buffer != storage_->mapped_buffer) return;
+  file_->release({static_cast<const std::byte*>(tensor->data), ggml_nbytes(tensor)});
+}
+
 std::uint64_t Weights::copied_bytes() const {
   return storage_->copied_bytes;
 }

@@ -57,6 +57,8 @@ class Weights {
   ggml_tensor* rope_factors() const { return rope_factors_; }  // F32 [rope.dimensions / 2] or null
   const GgufFile& file() const { return *file_; }
   std::uint64_t copied_bytes() const;  // memory beyond the mapping
+  // The tensor's data will rarely be read again: its memory may go back to the system.
+  void release_pages(const ggml_tensor* tensor) const;
 
  private:
   friend class WeightsLoader;

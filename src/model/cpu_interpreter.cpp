@@ -1,0 +1,267 @@
+// See cpu_interpreter.h.
+#include "model/cpu_interpreter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "ggml.h"
+#include "model/kv_arena_impl.h"
+
+namespace refrain::model {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+// Pieces per thread: enough that a thread that comes late or is slow does not hold up the step.
+constexpr std::uint32_t kRowPiecesPerThread = 4;
+constexpr std::uint32_t kPanelPiecesPerThread = 6;
+// Fewer values than this in a step of row operations are not worth waking others for.
+constexpr std::uint32_t kSmallStepValues = 8192;
+constexpr std::uint32_t kRowsPerPieceMax = 16;  // so that rows stay in the cache between operations
+
+std::byte* aligned(const std::vector<std::byte>& memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  return const_cast<std::byte*>(memory.data()) + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+const float* data_of(Weight weight) {
+  return static_cast<const float*>(weight->data);
+}
+
+std::uint32_t pieces_of(std::uint32_t whole, std::uint32_t piece) {
+  return (whole + piece - 1) / piece;
+}
+
+}  // namespace
+
+CpuInterpreter::CpuInterpreter(const ModelShape& shape, KvArena& arena,
+                               const kernels::CpuKernels& kernels, WorkerTeam& team,
+                               const PackedWeights& packed)
+    : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed) {
+  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count,   shape.key_dim,
+                                          shape.value_dim,  shape.attention_scale, 0};
+  const std::size_t bytes = std::max(kernels::attention_scratch_floats(attention) * sizeof(float),
+                                     kernels::linear_scratch_bytes());
+  scratch_stride_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  scratch_.resize(scratch_stride_ * team.thread_count() + kAlignment);
+}
+
+Result<void> CpuInterpreter::reserve(std::size_t bytes) {
+  if (memory_.size() >= bytes + kAlignment) return {};
+  try {
+    memory_.resize(bytes + kAlignment);
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kUnavailable, "not enough memory for the activations of a batch",
+                 "lower --step-tokens"};
+  }
+  return {};
+}
+
+float* CpuInterpreter::floats(ValueId id) const {
+  const CpuValue& value = program_->value(id);
+  if (value.external != nullptr) return value.external;
+  return reinterpret_cast<float*>(aligned(memory_) + value.offset);
+}
+
+float* CpuInterpreter::row_of(ValueId id, std::size_t row) const {
+  return floats(id) + row * program_->value(id).dim;
+}
+
+std::byte* CpuInterpreter::scratch_of(std::uint32_t thread) const {
+  return aligned(scratch_) + scratch_stride_ * thread;
+}
+
+Result<void> CpuInterpreter::run(CpuProgram& program, const BatchPlan& plan) {
+  RETURN_IF_ERROR(reserve(program.arrange()));
+  program_ = &program;
+  plan_ = &plan;
+  for (const CpuStep& step : program.steps()) {
+    if (step.kind == CpuOp::kLinear) {
+      run_products(step);
+    } else if (step.kind == CpuOp::kAttend) {
+      run_attention(program.operations()[step.first]);
+    } else {
+      run_rows(step);
+    }
+  }
+  return {};
+}
+
+void CpuInterpreter::run_rows(const CpuStep& step) {
+  const std::vector<CpuOperation>& operations = program_->operations();
+  std::uint32_t piece = pieces_of(step.rows, kRowPiecesPerThread * team_.thread_count());
+  piece = std::min(piece, kRowsPerPieceMax);
+  if (std::uint64_t{step.rows} * shape_.embedding_dim < kSmallStepValues) piece = step.rows;
+  auto task = [&](std::uint32_t index, std::uint32_t) {
+    const std::uint32_t first = index * piece, last = std::min(step.rows, first + piece);
+    for (std::uint32_t i = step.first; i < step.last; ++i) {
+      run_row_operation(operations[i], first, last);
+    }
+  };
+  team_.run(pieces_of(step.rows, piece), task);
+}
+
+void CpuInterpreter::run_row_operation(const CpuOperation& operation, std::uint32_t first,
+                                       std::uint32_t last) {
+  switch (operation.op) {
+    case CpuOp::kQuantize:
+      return quantize(operation, first, last);
+    case CpuOp::kStoreKv:
+      return store_kv(operation, first, last);
+    default:
+      for (std::uint32_t row = first; row < last; ++row) run_simple(operation, row);
+  }
+}
+
+void CpuInterpreter::run_simple(const CpuOperation& operation, std::uint32_t row) {
+  const auto in = [&] { return row_of(operation.a, row); };
+  const auto out = [&] { return row_of(operation.result, row); };
+  switch (operation.op) {
+    case CpuOp::kEmbed:
+      return embed(operation, row);
+    case CpuOp::kScale:
+      return kernels_.scale(in(), operation.number, program_->value(operation.a).dim, out());
+    case CpuOp::kAdd:
+      return kernels_.add(in(), row_of(operation.b, row), program_->value(operation.a).dim, out());
+    case CpuOp::kRmsNorm: {
+      const std::uint32_t width = program_->value(operation.a).dim;
+      for (std::uint32_t at = 0; at < width; at += operation.dim) {
+        kernels_.rms_norm(in() + at, data_of(operation.weight), operation.dim, operation.number,
+                          out() + at);
+      }
+      return;
+    }
+    case CpuOp::kGlu:
+      return kernels_.glu(in(), row_of(operation.b, row), program_->value(operation.a).dim,
+                          operation.gate, out());
+    case CpuOp::kAngles: {
+      const std::uint32_t pairs = program_->value(operation.result).dim / 2;
+      return operation.frequencies->angles(plan_->positions[row], out(), out() + pairs);
+    }
+    case CpuOp::kRotate:
+      return rotate(operation, row);
+    case CpuOp::kSoftCap:
+      return kernels_.soft_cap(in(), program_->value(operation.a).dim, operation.number);
+    case CpuOp::kGather:
+      std::copy_n(row_of(operation.a, static_cast<std::size_t>(operation.rows[row])),
+                  program_->value(operation.a).dim, out());
+      return;
+    default:
+      CHECK(false, "not an operation on rows");
+  }
+}
+
+void CpuInterpreter::embed(const CpuOperation& operation, std::uint32_t row) {
+  const ggml_tensor* table = operation.weight;
+  const auto* from = static_cast<const std::byte*>(table->data) +
+                     static_cast<std::size_t>(plan_->tokens[row]) * table->nb[1];
+  float* to = row_of(operation.result, row);
+  if (table->type == GGML_TYPE_F32) {
+    std::memcpy(to, from, table->nb[1]);
+  } else {
+    ggml_get_type_traits(table->type)->to_float(from, to, table->ne[0]);
+  }
+}
+
+void CpuInterpreter::rotate(const CpuOperation& operation, std::uint32_t row) {
+  const std::uint32_t width = program_->value(operation.a).dim;
+  const float *from = row_of(operation.a, row), *angles = row_of(operation.b, row);
+  float* to = row_of(operation.result, row);
+  if (from != to) std::copy_n(from, width, to);
+  const std::uint32_t dimensions = program_->value(operation.b).dim;
+  kernels_.rotate(to, width / operation.dim, operation.dim,
+                  {angles, angles + dimensions / 2, dimensions, operation.flag});
+}
+
+void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first,
+                              std::uint32_t last) {
+  const CpuValue& value = program_->value(operation.result);
+  const kernels::QuantizedRows rows =
+      kernels::QuantizedRows::at(aligned(memory_) + value.offset, value.rows, value.dim);
+  for (std::uint32_t row = first; row < last; ++row) {
+    kernels_.quantize_row(row_of(operation.a, row), value.dim, rows, row);
+  }
+}
+
+void CpuInterpreter::store_kv(const CpuOperation& operation, std::uint32_t first,
+                              std::uint32_t last) {
+  const KvArena::Impl::Layer& side = arena_.impl().layer(operation.attention.layer);
+  for (std::uint32_t row = first; row < last; ++row) {
+    const auto slot = static_cast<std::size_t>(plan_->slots[row]);
+    ggml_fp32_to_fp16_row(row_of(operation.a, row),
+                          reinterpret_cast<ggml_fp16_t*>(static_cast<std::byte*>(side.keys->data) +
+                                                         slot * side.keys->nb[1]),
+                          side.keys->ne[0]);
+    ggml_fp32_to_fp16_row(
+        row_of(operation.b, row),
+        reinterpret_cast<ggml_fp16_t*>(static_cast<std::byte*>(side.values->data) +
+                                       slot * side.values->nb[1]),
+        side.values->ne[0]);
+  }
+}
+
+void CpuInterpreter::run_products(const CpuStep& step) {
+  const std::vector<CpuOperation>& operations = program_->operations();
+  std::uint32_t panels = 0;
+  for (std::uint32_t i = step.first; i < step.last; ++i) {
+    panels += packed_.of(operations[i].weight).panel_count();
+  }
+  const std::uint32_t piece =
+      team_.thread_count() == 1
+          ? panels
+          : std::max(1U, panels / (kPanelPiecesPerThread * team_.thread_count()));
+  // Panels of all products in a row; a piece may reach over two of them.
+  auto task = [&](std::uint32_t index, std::uint32_t thread) {
+    std::uint32_t first = index * piece, last = std::min(panels, first + piece);
+    for (std::uint32_t i = step.first; i < step.last && last > 0; ++i) {
+      const std::uint32_t count = packed_.of(operations[i].weight).panel_count();
+      if (first < count) multiply(operations[i], first, std::min(count, last), scratch_of(thread));
+      first = first > count ? first - count : 0;
+      last = last > count ? last - count : 0;
+    }
+  };
+  team_.run(pieces_of(panels, piece), task);
+}
+
+void CpuInterpreter::multiply(const CpuOperation& operation, std::uint32_t first_panel,
+                              std::uint32_t last_panel, std::byte* scratch) {
+  const kernels::PackedMatrix& matrix = packed_.of(operation.weight);
+  const CpuValue& in = program_->value(operation.a);
+  kernels::LinearInput input;
+  if (in.quantized) {
+    input.quantized = kernels::QuantizedRows::at(aligned(memory_) + in.offset, in.rows, in.dim);
+  } else {
+    input.rows = floats(operation.a);
+    input.stride = in.dim;
+  }
+  float* y = floats(operation.result);
+  kernels_.linear(matrix, input, {0, in.rows, first_panel, last_panel}, y, matrix.rows, scratch);
+  if (operation.bias == nullptr) return;
+  const std::uint32_t first = first_panel * kernels::kPanelRows;
+  const std::uint32_t last = std::min(matrix.rows, last_panel * kernels::kPanelRows);
+  for (std::uint32_t row = 0; row < in.rows; ++row) {
+    float* at = y + std::size_t{matrix.rows} * row + first;
+    kernels_.add(at, data_of(operation.bias) + first, last - first, at);
+  }
+}
+
+void CpuInterpreter::run_attention(const CpuOperation& operation) {
+  const KvArena::Impl::Layer& side = arena_.impl().layer(operation.attention.layer);
+  kernels::AttentionCall call;
+  call.shape = {shape_.head_count, shape_.kv_head_count,      shape_.key_dim,
+                shape_.value_dim,  operation.attention.scale, operation.attention.window};
+  call.query = floats(operation.a);
+  call.output = floats(operation.result);
+  call.keys = static_cast<const std::uint16_t*>(side.keys->data);
+  call.values = static_cast<const std::uint16_t*>(side.values->data);
+  call.positions = plan_->positions.data();
+  call.sequences = plan_->sequences.data();
+  call.block_size = arena_.block_size();
+  auto task = [&](std::uint32_t index, std::uint32_t thread) {
+    kernels::run_attention(call, plan_->tasks[index], reinterpret_cast<float*>(scratch_of(thread)));
+  };
+  team_.run(static_cast<std::uint32_t>(plan_->tasks.size()), task);
+}
+
+}  // namespace refrain::model
