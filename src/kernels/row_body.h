@@ -43,83 +43,86 @@ void rms_norm(const float* x, const float* weight, std::uint32_t dim, float epsi
 
 // ---- quantization
 
-// A group is marked, and keeps a second plane, if its largest value is this many times the root
-// mean square of the row. Measured: docs/reference/accuracy.md.
-constexpr float kMarkRatio = 4.0F;
 constexpr float kTiny = 1e-30F;  // below, the inverse scale would overflow
 
-REFRAIN_INLINE std::int32_t sum_bytes16(const std::int8_t* p) {
-  std::int32_t total = 0;
-  for (int i = 0; i < 16; ++i) total += p[i];
-  return total;
-}
+// What quantize_half() leaves for the sums.
+struct HalfSums {
+  std::int32_t values = 0, residuals = 0;
+};
 
 // Half a group: 16 values and, if marked, what rounding left of them in steps of scale / 256.
-REFRAIN_INLINE void quantize_half(const float* x, float inverse, bool marked, std::int8_t* values,
-                                  std::int8_t* residuals) {
+REFRAIN_INLINE HalfSums quantize_half(const float* x, float inverse, bool marked,
+                                      std::int8_t* values, std::int8_t* residuals) {
   const F16 scaled = multiply16(load16(x), splat16(inverse));
   const I16 rounded = round_to_int16(scaled);
   store_bytes16(values, rounded);
-  F16 rest = zero16();
-  if (marked) {
-    rest = multiply16(subtract16(scaled, to_float16(rounded)), splat16(256.0F));
-    rest = max16(min16(rest, splat16(127.0F)), splat16(-127.0F));
+  if (!marked) {
+    store_bytes16(residuals, splat_int16(0));
+    return {sum_int16(rounded), 0};
   }
-  store_bytes16(residuals, round_to_int16(rest));
+  F16 rest = multiply16(subtract16(scaled, to_float16(rounded)), splat16(256.0F));
+  rest = max16(min16(rest, splat16(127.0F)), splat16(-127.0F));
+  const I16 rounded_rest = round_to_int16(rest);
+  store_bytes16(residuals, rounded_rest);
+  return {sum_int16(rounded), sum_int16(rounded_rest)};
 }
 
+// The bits of the largest magnitude: without its sign a float's bits order like its magnitude, NaN
+// above infinity.
 REFRAIN_INLINE float largest_magnitude32(const float* x) {
-  const I16 mask = bits_of16(splat16(-0.0F));
-  // Without its sign a float's bits order like its magnitude; NaN is above infinity.
-  const I16 positive = subtract_int16(splat_int16(-1), mask);
-  const I16 top = max_unsigned16(and_int16(bits_of16(load16(x)), positive),
-                                 and_int16(bits_of16(load16(x + 16)), positive));
-  std::int32_t lane[16];
-  store_int16(lane, top);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-  }
+  const I16 positive = splat_int16(0x7FFFFFFF);
+  const std::int32_t bits = largest_int16(max_unsigned16(
+      and_int16(bits_of16(load16(x)), positive), and_int16(bits_of16(load16(x + 16)), positive)));
   float largest;
-  __builtin_memcpy(&largest, lane, 4);
+  __builtin_memcpy(&largest, &bits, 4);
   return largest;
 }
 
-void quantize_row(const float* x, std::uint32_t dim, const QuantizedRows& to, std::size_t row) {
+// Group g of the row; returns whether it is marked.
+REFRAIN_INLINE bool quantize_group(const float* x, const QuantizedRows& to, std::size_t row,
+                                   std::uint32_t g, float limit) {
+  const std::size_t at = row * (to.columns / kGroup) + g;
+  std::int8_t* values = to.values + at * kGroup;
+  std::int8_t* residuals = to.residuals + at * kGroup;
+  const float largest = largest_magnitude32(x);
+  const bool finite = largest <= 3.4028235e38F, tiny = largest < kTiny;
+  const bool marked = finite && !tiny && largest > limit;
+  const float inverse = finite && !tiny ? 127.0F / largest : 0.0F;
+  HalfSums half[2];
+  if (finite) {
+    half[0] = quantize_half(x, inverse, marked, values, residuals);
+    half[1] = quantize_half(x + 16, inverse, marked, values + 16, residuals + 16);
+  } else {
+    for (std::uint32_t i = 0; i < kGroup; ++i) values[i] = residuals[i] = 0;
+  }
+  for (int i = 0; i < 2; ++i) {
+    to.sums[2 * at + i] = half[i].values;
+    to.residual_sums[2 * at + i] = half[i].residuals;
+  }
+  const float scale = !finite ? __builtin_nanf("") : tiny ? 0.0F : largest / 127.0F;
+  // Exact: the sums are small integers.
+  const float sum = static_cast<float>(half[0].values + half[1].values) +
+                    static_cast<float>(half[0].residuals + half[1].residuals) * (1.0F / 256);
+  to.scales[at] = scale;
+  to.scaled_sums[at] = scale * sum;
+  return marked;
+}
+
+void quantize_row(const float* x, std::uint32_t dim, float mark_ratio, const QuantizedRows& to,
+                  std::size_t row) {
   const std::uint32_t groups = dim / kGroup;
-  const std::size_t words = (groups + kGroupsPerWord - 1) / kGroupsPerWord;
+  const std::uint32_t words = (groups + kGroupsPerWord - 1) / kGroupsPerWord;
   const float mean = sum_of_squares(x, dim) / static_cast<float>(dim);
-  const float limit = kMarkRatio * __builtin_sqrtf(mean);
-  std::uint32_t* marks = to.marks + row * words;
-  for (std::size_t w = 0; w < words; ++w) marks[w] = 0;
-  for (std::uint32_t g = 0; g < groups; ++g) {
-    const float* from = x + std::size_t{kGroup} * g;
-    std::int8_t* values = to.values + row * dim + std::size_t{kGroup} * g;
-    std::int8_t* residuals = to.residuals + row * dim + std::size_t{kGroup} * g;
-    const float largest = largest_magnitude32(from);
-    const bool finite = largest <= 3.4028235e38F, tiny = largest < kTiny;
-    const bool marked = finite && !tiny && largest > limit;
-    const float inverse = finite && !tiny ? 127.0F / largest : 0.0F;
-    float scale = tiny ? 0.0F : largest / 127.0F;
-    if (finite) {
-      quantize_half(from, inverse, marked, values, residuals);
-      quantize_half(from + 16, inverse, marked, values + 16, residuals + 16);
-    } else {
-      scale = __builtin_nanf("");
-      for (std::uint32_t i = 0; i < kGroup; ++i) values[i] = residuals[i] = 0;
+  const float limit = mark_ratio * __builtin_sqrtf(mean);
+  for (std::uint32_t w = 0; w < words; ++w) {
+    const std::uint32_t first = w * kGroupsPerWord;
+    const std::uint32_t last = groups - first < kGroupsPerWord ? groups : first + kGroupsPerWord;
+    std::uint32_t marks = 0;
+    for (std::uint32_t g = first; g < last; ++g) {
+      const bool marked = quantize_group(x + std::size_t{kGroup} * g, to, row, g, limit);
+      marks |= static_cast<std::uint32_t>(marked) << (g - first);
     }
-    if (marked) marks[g / kGroupsPerWord] |= 1U << (g % kGroupsPerWord);
-    const std::size_t at = row * groups + g;
-    std::int32_t* sums = to.sums + 2 * at;
-    std::int32_t* rest = to.residual_sums + 2 * at;
-    for (int half = 0; half < 2; ++half) {
-      sums[half] = sum_bytes16(values + 16 * half);
-      rest[half] = sum_bytes16(residuals + 16 * half);
-    }
-    to.scales[at] = scale;
-    // Exact: the sums are small integers.
-    const float sum = static_cast<float>(sums[0] + sums[1]) +
-                      static_cast<float>(rest[0] + rest[1]) * (1.0F / 256);
-    to.scaled_sums[at] = scale * sum;
+    to.marks[row * words + w] = marks;
   }
 }
 

@@ -149,6 +149,18 @@ REFRAIN_INLINE void store_bytes16(std::int8_t* p, I16 v) {
       _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
+REFRAIN_INLINE std::int32_t sum_int16(I16 v) {
+  const __m256i eight = _mm256_add_epi32(v.low, v.high);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+REFRAIN_INLINE std::int32_t largest_int16(I16 v) {
+  const __m256i eight = _mm256_max_epi32(v.low, v.high);
+  __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
 REFRAIN_INLINE void store_int16(std::int32_t* p, I16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.low);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), v.high);

@@ -118,6 +118,13 @@ REFRAIN_INLINE I16 round_to_int16(F16 v) {
 REFRAIN_INLINE void store_bytes16(std::int8_t* p, I16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
+// Exact: the sum of the lanes; the largest of non-negative lanes.
+REFRAIN_INLINE std::int32_t sum_int16(I16 v) {
+  return _mm512_reduce_add_epi32(v);
+}
+REFRAIN_INLINE std::int32_t largest_int16(I16 v) {
+  return _mm512_reduce_max_epi32(v);
+}
 REFRAIN_INLINE void store_int16(std::int32_t* p, I16 v) {
   _mm512_storeu_si512(p, v);
 }

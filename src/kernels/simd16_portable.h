@@ -188,6 +188,16 @@ REFRAIN_INLINE I16 round_to_int16(F16 v) {
 REFRAIN_INLINE void store_bytes16(std::int8_t* p, I16 v) {
   REFRAIN_EACH16 p[i] = static_cast<std::int8_t>(v.v[i]);
 }
+REFRAIN_INLINE std::int32_t sum_int16(I16 v) {
+  std::int32_t total = 0;
+  REFRAIN_EACH16 total += v.v[i];
+  return total;
+}
+REFRAIN_INLINE std::int32_t largest_int16(I16 v) {
+  std::int32_t largest = v.v[0];
+  REFRAIN_EACH16 largest = v.v[i] > largest ? v.v[i] : largest;
+  return largest;
+}
 REFRAIN_INLINE void store_int16(std::int32_t* p, I16 v) {
   REFRAIN_EACH16 p[i] = v.v[i];
 }

@@ -180,7 +180,7 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
   const kernels::QuantizedRows rows =
       kernels::QuantizedRows::at(aligned(memory_) + value.offset, value.rows, value.dim);
   for (std::uint32_t row = first; row < last; ++row) {
-    kernels_.quantize_row(row_of(operation.a, row), value.dim, rows, row);
+    kernels_.quantize_row(row_of(operation.a, row), value.dim, operation.number, rows, row);
   }
 }
 

@@ -19,6 +19,12 @@ ValueId id_of(Operators::Node node) {
   return static_cast<ValueId>(reinterpret_cast<std::uintptr_t>(node.handle) - 1);
 }
 
+// Groups of a row are marked, and keep a second plane (kernels/linear.h), from this ratio of their
+// largest value to the row's root mean square on. The inputs of most products are norms, whose
+// large channels carry much of what a model says; docs/reference/accuracy.md has what was measured.
+constexpr float kMarkRatioNormed = 4.0F;
+constexpr float kMarkRatio = 8.0F;
+
 const float* floats_of(Weight weight) {
   return weight == nullptr ? nullptr : static_cast<const float*>(weight->data);
 }
@@ -70,9 +76,11 @@ Operators::Node CpuOperators::add(Node a, Node b) {
 
 Operators::Node CpuOperators::rms_norm(Node x, Weight weight, std::uint32_t dim, float epsilon) {
   const CpuValue& in = program_.value(id_of(x));
-  return node_of(record(
+  const ValueId made = record(
       {.op = CpuOp::kRmsNorm, .a = id_of(x), .weight = weight, .dim = dim, .number = epsilon},
-      in.rows, in.dim));
+      in.rows, in.dim);
+  program_.value(made).normed = true;
+  return node_of(made);
 }
 
 // A quantized matrix multiplies quantized rows; all matrices share one quantized form of a value.
@@ -80,7 +88,9 @@ ValueId CpuOperators::input_of(ValueId x, Weight matrix) {
   if (!is_quantized(packed_.of(matrix).type)) return x;
   const CpuValue in = program_.value(x);
   if (in.quantized_form != kNoValue) return in.quantized_form;
-  const ValueId made = record({.op = CpuOp::kQuantize, .a = x}, in.rows, in.dim);
+  const ValueId made =
+      record({.op = CpuOp::kQuantize, .a = x, .number = in.normed ? kMarkRatioNormed : kMarkRatio},
+             in.rows, in.dim);
   program_.value(x).quantized_form = made;
   return made;
 }

@@ -30,6 +30,8 @@ constexpr TypePair kTypes[] = {
     {WeightType::kQ4_K, GGML_TYPE_Q4_K}, {WeightType::kQ5_K, GGML_TYPE_Q5_K},
     {WeightType::kQ6_K, GGML_TYPE_Q6_K}};
 
+constexpr float kMarkRatio = 6.0F;
+
 std::vector<InstructionSet> available_sets() {
   std::vector<InstructionSet> sets;
   for (const InstructionSet set :
@@ -94,7 +96,8 @@ struct Rows {
     input.quantized =
         QuantizedRows::at(aligned(memory, QuantizedRows::bytes(count, dim)), count, dim);
     for (std::uint32_t row = 0; row < count; ++row) {
-      kernels.quantize_row(values.data() + std::size_t{dim} * row, dim, input.quantized, row);
+      kernels.quantize_row(values.data() + std::size_t{dim} * row, dim, kMarkRatio, input.quantized,
+                           row);
     }
   }
 
