@@ -15,8 +15,8 @@ constexpr std::array<std::string_view, 2> kSources = {"local_compute", "local_ca
 constexpr std::array<std::string_view, 6> kFinishReasons = {"stop",  "length",   "abort",
                                                             "error", "deadline", "rejected"};
 constexpr std::array<std::string_view, 5> kStatusClasses = {"1xx", "2xx", "3xx", "4xx", "5xx"};
-constexpr std::array<std::string_view, 5> kMissReasonNames = {"none", "cold", "diverged", "ended",
-                                                              "disabled"};
+constexpr std::array<std::string_view, 6> kMissReasonNames = {"none",  "cold",  "diverged",
+                                                              "ended", "short", "disabled"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
 

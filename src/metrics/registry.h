@@ -34,7 +34,7 @@ enum class Metric {
   kRequestsReceived,  // requests_received_total
   kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
   kEngineSteps,       // engine_steps_total
-  kMissReasons,       // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|disabled}
+  kMissReasons,       // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting

@@ -81,6 +81,18 @@ TEST(LedgerReuse, TheReasonOfAMissSaysWhereTheStoredTextEndsOrDiffers) {
   EXPECT_EQ(f.reason({TokenId{5}}), MissReason::kNone);
 }
 
+TEST(LedgerReuse, AMatchShorterThanTheMinimumIsNoHit) {  // A8 min_match_blocks
+  LedgerFixture f({.block_count = 32, .min_match_blocks = 2});
+  f.serve(tokens_from(0, 40));
+  EXPECT_EQ(f.found(joined(tokens_from(0, 31), tokens_from(900, 30))), 0U);
+  EXPECT_EQ(f.reason(joined(tokens_from(0, 31), tokens_from(900, 30))), MissReason::kShort);
+  EXPECT_EQ(f.serve(joined(tokens_from(0, 31), tokens_from(900, 30))), 0U);
+  EXPECT_EQ(f.found(joined(tokens_from(0, 32), tokens_from(800, 30))), 32U);
+  EXPECT_EQ(f.serve(tokens_from(0, 40)), 39U);
+  EXPECT_EQ(f.reason(tokens_from(700, 40)), MissReason::kCold);
+  EXPECT_EQ(f.ledger->verify(), "");
+}
+
 TEST(LedgerReuse, OfTwoTenantsNeitherSeesWhatTheOtherCached) {
   LedgerFixture f(pool_of(64));
   f.serve(tokens_from(0, 64), {}, "tenant one");
