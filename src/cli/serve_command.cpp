@@ -41,6 +41,8 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.request_timeout_s = number("--request-timeout");
   options.max_tokens = number("--max-tokens");
   options.max_choices = number("--max-choices");
+  options.any_model_name = settings.boolean("--any-model-name");
+  options.default_sampling = default_sampling(settings);
   return options;
 }
 
@@ -60,6 +62,19 @@ std::string ledger_lines(const Compute& compute) {
   return capacity::describe(input, capacity::compute_ledgers(input));
 }
 
+// How heads share keys and values, and whether these can be reused (a model whose cannot is refused
+// when it is loaded).
+std::string attention_line(const model::ModelShape& shape) {
+  const std::string_view kind = shape.kv_head_count == shape.head_count ? "multi-head"
+                                : shape.kv_head_count == 1              ? "multi-query"
+                                                                        : "grouped-query";
+  std::string window;
+  if (shape.sliding_window > 0)
+    window = str_cat(", window of ", shape.sliding_window, " tokens (kept beyond it)");
+  return str_cat("attention  ", kind, ", ", shape.head_count, " query heads on ",
+                 shape.kv_head_count, " key and value heads", window, ": context can be reused");
+}
+
 std::string on_off(bool on) {
   return on ? "on" : "off";
 }
@@ -72,6 +87,7 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
                       shape.layer_count, " layers, ", shape.parameter_count / 1'000'000,
                       " M parameters, ", model.quantization(), ", ",
                       format_bytes(shape.weight_bytes), ", context ", compute.sizing.max_context));
+  console.say(attention_line(shape));
   std::string ledgers = ledger_lines(compute);
   while (ledgers.ends_with('\n')) ledgers.pop_back();
   console.say(ledgers);
@@ -137,7 +153,8 @@ Exit run_serve(const Settings& settings, Console& console) {
        .model_name = compute.loaded.name,
        .exactness = "token",
        .max_context = compute.sizing.max_context,
-       .embedding_dim = compute.loaded.model->shape().embedding_dim},
+       .embedding_dim = compute.loaded.model->shape().embedding_dim,
+       .model_aliases = compute.loaded.aliases},
       *options);
   say_model(**host, settings, console);
   Channel<int> stop_signals(4);
