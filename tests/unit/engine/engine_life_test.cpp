@@ -260,6 +260,11 @@ TEST(EngineLife, ARequestThatIsTriedAgainCountsOnce) {  // O-44
   bench.expect_clean();
 }
 
+TEST(EngineLifeDeath, AStepOfMoreRowsThanTheExecutorTakesIsCaughtAtOnce) {
+  EXPECT_DEATH(EngineBench({.engine = {.step_token_budget = (1U << 20U) + 1}}),
+               "more rows than the executor takes");
+}
+
 TEST(EngineLife, ReasonsAddUpToWhatWasReceived) {  // O-44
   using metrics::Metric;
   EngineBench bench({.engine = {.max_context = 512}});

@@ -1,4 +1,4 @@
-// Ledger: what is found again, and why something is not (A2; cases O-11).
+// Ledger: what is found again, and why something is not (A1, A2; cases O-11).
 #include <gtest/gtest.h>
 
 #include "support/ledger_fixture.h"
@@ -35,7 +35,7 @@ TEST(LedgerReuse, TheNextTurnReusesPromptAndReply) {
   EXPECT_EQ(f.serve(joined(next, tokens_from(950, 5))), 81U);
 }
 
-TEST(LedgerReuse, AHitInsideABlockIsACopyIntoAPrivateBlock) {
+TEST(LedgerReuse, AHitInsideABlockIsACopyIntoAPrivateBlock) {  // A1 copy on write
   LedgerFixture f(pool_of(32));
   f.serve(tokens_from(0, 48));
   const TokenList fork = joined(tokens_from(0, 39), tokens_from(700, 20));
