@@ -327,6 +327,9 @@ def _(image): image.remove("general.architecture")
 @case("architecture-unknown", "unsupported", "mamba")
 def _(image): image.set("general.architecture", STRING, text("mamba"))
 
+@case("attention-not-causal", "unsupported", "no context of it can be reused")
+def _(image): image.set("llama.attention.causal", BOOL, b"\x00")
+
 @case("architecture-invalid-utf8", "unsupported", "architecture")
 def _(image): image.set("general.architecture", STRING, text(b"\xff\xfe\x00"))
 

@@ -260,6 +260,8 @@ def model_set():
         "tiny-partial": ["--partial-rotary", "8"],
         "tiny-head80": ["--head-dim", "80", "--arch", "qwen3"],
         "tiny-untied": ["--untied"],
+        "tiny-mha": ["--kv-heads", "4"],
+        "tiny-mqa": ["--kv-heads", "1"],
         "tiny-no-template": ["--no-template"],
         "tiny-nan": ["--nan", "all"],
         "tiny-nan-token": ["--nan", "token"],

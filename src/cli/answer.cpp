@@ -36,11 +36,7 @@ engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
   const auto wanted = static_cast<std::uint32_t>(settings_.integer("--max-tokens"));
   request.max_tokens = std::max(1U, std::min(wanted, room));
   request.prompt = std::move(tokens);
-  request.sampling.temperature = static_cast<float>(settings_.real("--temperature"));
-  request.sampling.top_k = static_cast<std::int32_t>(settings_.integer("--top-k"));
-  request.sampling.top_p = static_cast<float>(settings_.real("--top-p"));
-  request.sampling.min_p = static_cast<float>(settings_.real("--min-p"));
-  request.sampling.repetition_penalty = static_cast<float>(settings_.real("--repeat-penalty"));
+  request.sampling = default_sampling(settings_);
   if (settings_.is_set("--seed"))
     request.sampling.seed = static_cast<std::uint64_t>(settings_.integer("--seed"));
   request.stop = settings_.list("--stop");

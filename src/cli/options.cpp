@@ -18,7 +18,7 @@ constexpr std::string_view kModelUsers =
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
-constexpr std::string_view kSampling = "chat,run";
+constexpr std::string_view kAnswerers = "chat,run";
 
 constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
@@ -31,9 +31,13 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
      true, "-m"},
-    {"--alias", "model.alias", kText, "", "", "",
-     "name of the model in the API; left out: its file name (bench serve: first of /v1/models)",
-     "serve,bench serve", true, "-a"},
+    {"--alias", "model.alias", kList, "", "", "",
+     "name of the model in the API; may be repeated: answers carry the first, requests may use "
+     "all; "
+     "left out: its file name (bench serve: first of /v1/models)",
+     "serve,bench serve", true, "-a --served-model-name"},
+    {"--any-model-name", "model.any_name", kBool, "false", "", "",
+     "answer requests that name another model, too", "serve"},
     {"--chat-template", "model.chat_template", kText, "", "", "",
      "file with a Jinja template used instead of the model's own", kEngineUsers, true,
      "--chat-template-file"},
@@ -123,30 +127,34 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--normalize-input", "cache.normalize_input", kBool, "false", "", "",
      "rewrite user text to a canonical form before tokenizing", kEngineUsers, false, "",
      "accepted; comes with input normalisation; text is used as it arrives meanwhile"},
-    {"--min-match-blocks", "cache.min_match_blocks", kInteger, "1", "blocks", "",
-     "shortest run of moved blocks worth reusing", kEngineUsers, false, "",
-     "accepted; comes with segment reuse; exact reuse takes every match meanwhile", 1, 65536},
+    {"--min-match-blocks", "cache.min_match_blocks", kInteger, "0", "blocks", "",
+     "shortest beginning worth reusing; 0 = every one, also of less than a block", kEngineUsers,
+     true, "", "", 0, 65536},
 
-    {"--system", "", kText, "", "", "", "system message of the conversation", kSampling},
-    {"--temperature", "", kReal, "0.7", "", "",
-     "randomness of sampling; 0 = always the likeliest token", kSampling, true, "--temp", "", 0,
+    // What a request leaves out. Unlike OpenAI's, and like those of other local servers, these cut
+    // the tail of the distribution: small models need it.
+    {"--temperature", "sampling.temperature", kReal, "0.8", "", "",
+     "randomness of sampling; 0 = always the likeliest token", kEngineUsers, true, "--temp", "", 0,
      100},
-    {"--top-k", "", kInteger, "0", "", "", "sample from the k likeliest tokens; 0 = all", kSampling,
-     true, "", "", 0, 1e6},
-    {"--top-p", "", kReal, "1", "", "",
-     "sample from the likeliest tokens of this total probability", kSampling, true, "", "", 1e-6,
+    {"--top-k", "sampling.top_k", kInteger, "40", "", "",
+     "sample from the k likeliest tokens; 0 = all", kEngineUsers, true, "", "", 0, 1e6},
+    {"--top-p", "sampling.top_p", kReal, "0.95", "", "",
+     "sample from the likeliest tokens of this total probability", kEngineUsers, true, "", "", 1e-6,
      1},
-    {"--min-p", "", kReal, "0", "", "",
-     "leave out tokens less likely than this share of the likeliest", kSampling, true, "", "", 0,
+    {"--min-p", "sampling.min_p", kReal, "0.05", "", "",
+     "leave out tokens less likely than this share of the likeliest", kEngineUsers, true, "", "", 0,
      0.999999},
-    {"--repeat-penalty", "", kReal, "1", "", "", "above 1: makes repetition less likely", kSampling,
-     true, "--repetition-penalty", "", 1e-3, 100},
-    {"--stop", "", kList, "", "", "", "text that ends the answer; may be repeated", kSampling},
-    {"--ignore-eos", "", kBool, "false", "", "", "go on after an end token", kSampling},
+    {"--repeat-penalty", "sampling.repeat_penalty", kReal, "1", "", "",
+     "above 1: makes repetition less likely", kEngineUsers, true, "--repetition-penalty", "", 1e-3,
+     100},
+
+    {"--system", "", kText, "", "", "", "system message of the conversation", kAnswerers},
+    {"--stop", "", kList, "", "", "", "text that ends the answer; may be repeated", kAnswerers},
+    {"--ignore-eos", "", kBool, "false", "", "", "go on after an end token", kAnswerers},
     {"--raw", "", kBool, "false", "", "", "continue the text itself, without a chat template",
      "run"},
     {"--stats", "", kBool, "false", "", "", "write tokens and timings to stderr after each answer",
-     kSampling},
+     kAnswerers},
 
     {"--parse-special", "", kBool, "false", "", "",
      "control tokens written out in the text become those tokens", "tokenize"},

@@ -40,6 +40,7 @@ std::vector<text::ChatMessage> as_messages(const Settings& settings, const std::
 Exit run_run(const Settings& settings, Console& console) {
   SignalWatcher signals(false);
   signals.set_handler([](int, int) { leave_now(static_cast<int>(Exit::kFailed)); });
+  say_notes(settings, console);
   const Result<std::string> prompt = argument_or_stdin(settings);
   if (!prompt.ok()) return fail(prompt.error(), console);
   auto host = EngineHost::start(settings, console);

@@ -85,6 +85,14 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
 
 }  // namespace
 
+engine::SamplingParams default_sampling(const Settings& settings) {
+  return {.temperature = static_cast<float>(settings.real("--temperature")),
+          .top_k = static_cast<std::int32_t>(settings.integer("--top-k")),
+          .top_p = static_cast<float>(settings.real("--top-p")),
+          .min_p = static_cast<float>(settings.real("--min-p")),
+          .repetition_penalty = static_cast<float>(settings.real("--repeat-penalty"))};
+}
+
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
   ASSIGN_OR_RETURN(
       const std::string path,
@@ -99,7 +107,9 @@ Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console
   console.end_progress();
   ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::create(loaded.model->vocabulary()));
   ASSIGN_OR_RETURN(loaded.chat_template, load_template(settings, *loaded.model, console));
-  loaded.name = settings.text("--alias").empty() ? file_stem(path) : settings.text("--alias");
+  const std::vector<std::string>& names = settings.list("--alias");
+  loaded.name = names.empty() ? file_stem(path) : names.front();
+  if (names.size() > 1) loaded.aliases.assign(names.begin() + 1, names.end());
   return loaded;
 }
 
@@ -144,6 +154,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
            .max_cached_blocks = static_cast<std::uint32_t>(settings.integer("--max-blocks")),
            .policy = settings.text("--cache-policy") == "lfu" ? kv::EvictionPolicy::kLfu
                                                               : kv::EvictionPolicy::kLru,
+           .min_match_blocks = static_cast<std::uint32_t>(settings.integer("--min-match-blocks")),
            .prefix_cache = settings.boolean("--prefix-cache")}));
   host->grammars = std::make_unique<engine::GrammarCompiler>(*compute.loaded.tokenizer);
   host->metrics.set(metrics::Metric::kKvBudgetBytes,

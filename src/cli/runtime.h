@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -31,11 +32,15 @@
 
 namespace refrain::cli {
 
+// Sampling of requests that leave it out.
+engine::SamplingParams default_sampling(const Settings& settings);
+
 struct LoadedModel {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // empty: chat is refused, completions work
-  std::string name;                                 // --alias or the file's name
+  std::string name;                                 // first --alias or the file's name
+  std::vector<std::string> aliases;                 // further ones
 
   // Shows progress on the console. A --chat-template that does not parse is an error, a broken one
   // of the model's own a warning: both come here, not at the first request.

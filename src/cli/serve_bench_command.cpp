@@ -105,8 +105,9 @@ Result<ServeBenchOptions> bench_options(const Settings& settings) {
     ASSIGN_OR_RETURN(const serve::ApiKey key, parse_api_key(keys.front(), 1));
     options.bearer = key.key;
   }
-  options.model = settings.text("--alias");
-  if (options.model.empty()) {
+  if (const auto& names = settings.list("--alias"); !names.empty()) {
+    options.model = names.front();
+  } else {
     ASSIGN_OR_RETURN(options.model, first_model(options.url, options.bearer));
   }
   options.workload = settings.text("--workload");

@@ -41,23 +41,46 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.request_timeout_s = number("--request-timeout");
   options.max_tokens = number("--max-tokens");
   options.max_choices = number("--max-choices");
+  options.any_model_name = settings.boolean("--any-model-name");
+  options.default_sampling = default_sampling(settings);
   return options;
 }
 
-std::string ledger_lines(const Compute& compute) {
+capacity::LedgerInput ledger_input(const Compute& compute) {
   const model::ModelShape& shape = compute.loaded.model->shape();
   const std::uint64_t scratch = compute.executor->scratch_bytes();
-  const capacity::LedgerInput input{
-      .parameter_count = shape.parameter_count,
-      .weight_bytes = shape.weight_bytes,
-      .layer_count = shape.layer_count,
-      .kv_head_count = shape.kv_head_count,
-      .key_dim = shape.key_dim,
-      .value_dim = shape.value_dim,
-      .memory_bytes = compute.arena->bytes() + shape.weight_bytes + scratch,
-      .activation_bytes = scratch,
-      .context_tokens = compute.sizing.max_context};
-  return capacity::describe(input, capacity::compute_ledgers(input));
+  return {.parameter_count = shape.parameter_count,
+          .weight_bytes = shape.weight_bytes,
+          .layer_count = shape.layer_count,
+          .kv_head_count = shape.kv_head_count,
+          .key_dim = shape.key_dim,
+          .value_dim = shape.value_dim,
+          .memory_bytes = compute.arena->bytes() + shape.weight_bytes + scratch,
+          .activation_bytes = scratch,
+          .context_tokens = compute.sizing.max_context};
+}
+
+// The ledgers for dashboards; blocks in use are counted by the engine.
+void publish_ledgers(EngineHost& host) {
+  using metrics::Metric;
+  const capacity::LedgerInput input = ledger_input(host.compute);
+  const capacity::FourLedgers ledgers = capacity::compute_ledgers(input);
+  host.metrics.set(Metric::kKvBytesPerToken, static_cast<double>(ledgers.kv_bytes_per_token));
+  host.metrics.set(Metric::kPrefillFlopPerToken, ledgers.prefill_flop / input.context_tokens);
+  host.metrics.set(Metric::kFullContextSequences, static_cast<double>(ledgers.sequences));
+}
+
+// How heads share keys and values, and whether these can be reused (a model whose cannot is refused
+// when it is loaded).
+std::string attention_line(const model::ModelShape& shape) {
+  const std::string_view kind = shape.kv_head_count == shape.head_count ? "multi-head"
+                                : shape.kv_head_count == 1              ? "multi-query"
+                                                                        : "grouped-query";
+  std::string window;
+  if (shape.sliding_window > 0)
+    window = str_cat(", window of ", shape.sliding_window, " tokens (kept beyond it)");
+  return str_cat("attention  ", kind, ", ", shape.head_count, " query heads on ",
+                 shape.kv_head_count, " key and value heads", window, ": context can be reused");
 }
 
 std::string on_off(bool on) {
@@ -72,7 +95,9 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
                       shape.layer_count, " layers, ", shape.parameter_count / 1'000'000,
                       " M parameters, ", model.quantization(), ", ",
                       format_bytes(shape.weight_bytes), ", context ", compute.sizing.max_context));
-  std::string ledgers = ledger_lines(compute);
+  console.say(attention_line(shape));
+  const capacity::LedgerInput input = ledger_input(compute);
+  std::string ledgers = capacity::describe(input, capacity::compute_ledgers(input));
   while (ledgers.ends_with('\n')) ledgers.pop_back();
   console.say(ledgers);
   console.say(str_cat(
@@ -137,8 +162,10 @@ Exit run_serve(const Settings& settings, Console& console) {
        .model_name = compute.loaded.name,
        .exactness = "token",
        .max_context = compute.sizing.max_context,
-       .embedding_dim = compute.loaded.model->shape().embedding_dim},
+       .embedding_dim = compute.loaded.model->shape().embedding_dim,
+       .model_aliases = compute.loaded.aliases},
       *options);
+  publish_ledgers(**host);
   say_model(**host, settings, console);
   Channel<int> stop_signals(4);
   signals.set_handler([&](int signal, int count) {

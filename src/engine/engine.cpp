@@ -37,6 +37,8 @@ Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
                                       : options.max_waiting_per_tenant),
       builder_(ledger_) {
   CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
+  CHECK(options.step_token_budget <= parts.executor->max_batch_rows(),
+        "steps of more rows than the executor takes");
   publish_snapshot();
 }
 
@@ -65,15 +67,13 @@ void Engine::Impl::stop() {
 }
 
 Result<RequestId> Engine::Impl::submit(GenerateRequest request,
-                                       std::shared_ptr<OutputStream> stream) {
+                                       std::shared_ptr<OutputStream> stream, WhenFull when_full) {
+  Result<RequestId> id = [&]() -> Result<RequestId> {
+    RETURN_IF_ERROR(check_and_fit(request, limits_));
+    return inbox_.submit(Incoming{std::move(request), std::move(stream), parts_.clock->now()});
+  }();
+  if (!id && id.error().code == Code::kQueueFull && when_full == WhenFull::kTryLater) return id;
   metrics_.count_received();
-  Result<void> fits = check_and_fit(request, limits_);
-  if (!fits) {
-    metrics_.count_rejected();
-    return fits.error();
-  }
-  Result<RequestId> id =
-      inbox_.submit(Incoming{std::move(request), std::move(stream), parts_.clock->now()});
   if (!id) metrics_.count_rejected();
   return id;
 }
@@ -200,8 +200,9 @@ Engine::~Engine() = default;
 void Engine::start() {
   impl_->start();
 }
-Result<RequestId> Engine::submit(GenerateRequest request, std::shared_ptr<OutputStream> stream) {
-  return impl_->submit(std::move(request), std::move(stream));
+Result<RequestId> Engine::submit(GenerateRequest request, std::shared_ptr<OutputStream> stream,
+                                 WhenFull when_full) {
+  return impl_->submit(std::move(request), std::move(stream), when_full);
 }
 void Engine::cancel(RequestId id) {
   impl_->cancel(id);

@@ -51,6 +51,12 @@ struct EngineSnapshot {  // copied out after each step, read by /health, /metric
   std::uint64_t steps = 0;
 };
 
+// What a full queue means to the caller of submit().
+enum class WhenFull {
+  kReject,   // the request is refused, and counted so
+  kTryLater  // the caller holds on to it and submits it again; it counts once, when that is decided
+};
+
 class Engine {
  public:
   Engine(const EngineParts& parts, const EngineOptions& options);
@@ -58,10 +64,11 @@ class Engine {
 
   void start();  // begins the engine thread
   // Accepts or refuses at once: kQueueFull, kUnavailable (draining), kContextLength (the
-  // prompt alone does not fit; both numbers in the message), kInvalidArgument. max_tokens is lowered
-  // to what fits behind the prompt. Events then come on `stream`, which is kept alive until its last
-  // event.
-  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
+  // prompt alone does not fit; both numbers in the message), kInvalidArgument. max_tokens is
+  // lowered to what fits behind the prompt. Events then come on `stream`, which is kept alive until
+  // its last event.
+  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream,
+                           WhenFull when_full = WhenFull::kReject);
   // The client went away: work stops at the next step; harmless for unknown or finished ids.
   void cancel(RequestId id);
   // Accepts nothing new; running and waiting requests go on. drained() once none is left.

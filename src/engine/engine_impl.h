@@ -33,7 +33,8 @@ class Engine::Impl {
   // ---- any thread
   void start();
   void stop();
-  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream);
+  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<OutputStream> stream,
+                           WhenFull when_full);
   void cancel(RequestId id) { inbox_.cancel(id); }
   void drain() { inbox_.drain(); }
   bool drained() const { return inbox_.drained(); }

@@ -33,6 +33,8 @@ std::string_view miss_label(kv::MissReason reason) {
       return "diverged";
     case kv::MissReason::kEnded:
       return "ended";
+    case kv::MissReason::kShort:
+      return "short";
     case kv::MissReason::kDisabled:
       break;
   }

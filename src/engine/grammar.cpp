@@ -37,6 +37,8 @@ namespace {
 using Json = nlohmann::json;
 
 // Longest run of blanks between two JSON tokens: room for deep indentation, no endless white space.
+// Within it the model writes as it likes: forcing compact JSON did not make SmolLM2 finish more
+// often (it ends by length inside strings and lists, not in blanks).
 constexpr int kMaxWhitespace = 32;
 constexpr std::string_view kResponseFormat = "response_format";
 constexpr std::string_view kTools = "tools";

@@ -55,6 +55,12 @@ ReusePlan Ledger::Impl::plan(const CacheSpace& space, const TokenList& tokens) c
     } else {
       plan.reason = match.something_follows ? MissReason::kDiverged : MissReason::kEnded;
     }
+    if (plan.exact_tokens > 0 &&
+        plan.exact_tokens < std::uint64_t{options_.min_match_blocks} * options_.block_size) {
+      plan.exact_blocks.clear();
+      plan.partial_tokens = plan.exact_tokens = 0;
+      plan.reason = MissReason::kShort;
+    }
   }
   plan.spans = spans_of(plan.exact_tokens, tokens.size());
   return plan;

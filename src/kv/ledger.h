@@ -41,6 +41,7 @@ struct LedgerOptions {
   std::uint32_t block_count = 0;        // hard budget: blocks in the arena
   std::uint32_t max_cached_blocks = 0;  // cap on evictable blocks inside the budget; 0 = no own cap
   EvictionPolicy policy = EvictionPolicy::kLru;
+  std::uint32_t min_match_blocks = 0;  // shorter matches are not worth it; 0 = even one token is
   bool prefix_cache = true;  // off switch: nothing is matched, nothing is published
 };
 
@@ -64,6 +65,7 @@ enum class MissReason {
   kCold,      // nothing stored in this space begins like this prompt
   kDiverged,  // a stored prompt shares `matched` tokens, then differs
   kEnded,     // the stored prompt ends there: the rest is new
+  kShort,     // less is shared than min_match_blocks
   kDisabled,  // prefix cache off
 };
 

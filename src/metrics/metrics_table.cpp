@@ -15,8 +15,8 @@ constexpr std::array<std::string_view, 2> kSources = {"local_compute", "local_ca
 constexpr std::array<std::string_view, 6> kFinishReasons = {"stop",  "length",   "abort",
                                                             "error", "deadline", "rejected"};
 constexpr std::array<std::string_view, 5> kStatusClasses = {"1xx", "2xx", "3xx", "4xx", "5xx"};
-constexpr std::array<std::string_view, 5> kMissReasonNames = {"none", "cold", "diverged", "ended",
-                                                              "disabled"};
+constexpr std::array<std::string_view, 6> kMissReasonNames = {"none",  "cold",  "diverged",
+                                                              "ended", "short", "disabled"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
 
@@ -65,7 +65,14 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "out of free and evictable",
      "state", kBlockStates},
     {Metric::kKvBudgetBytes, kGauge, "kv_budget_bytes", "Bytes of all KV blocks: the hard budget"},
-    {Metric::kWeightBytes, kGauge, "weight_bytes", "Bytes of the model's weights"},
+    {Metric::kWeightBytes, kGauge, "weight_bytes",
+     "Bytes of the model's weights, read for every batch of generated tokens"},
+    {Metric::kKvBytesPerToken, kGauge, "kv_bytes_per_token",
+     "Bytes of keys and values of one token, read for every token generated behind it"},
+    {Metric::kPrefillFlopPerToken, kGauge, "prefill_flop_per_token",
+     "Floating-point operations per computed prompt token, without attention"},
+    {Metric::kFullContextSequences, kGauge, "full_context_sequences",
+     "Sequences of the longest context that the KV budget holds at a time"},
     {Metric::kProcessResidentBytes, kGauge, "process_resident_memory_bytes",
      "Resident memory of this process in bytes"},
     {Metric::kConnections, kGauge, "http_connections", "Open HTTP connections"},

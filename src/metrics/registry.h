@@ -34,7 +34,7 @@ enum class Metric {
   kRequestsReceived,  // requests_received_total
   kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
   kEngineSteps,       // engine_steps_total
-  kMissReasons,       // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|disabled}
+  kMissReasons,  // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting
@@ -42,6 +42,9 @@ enum class Metric {
   kKvBlocks,              // kv_blocks{state=free|evictable|pinned|reserved}
   kKvBudgetBytes,         // kv_budget_bytes
   kWeightBytes,           // weight_bytes
+  kKvBytesPerToken,       // kv_bytes_per_token
+  kPrefillFlopPerToken,   // prefill_flop_per_token
+  kFullContextSequences,  // full_context_sequences
   kProcessResidentBytes,  // process_resident_memory_bytes
   kConnections,           // http_connections
   // histograms

@@ -46,6 +46,7 @@ class Executor {
 
   // Names the operators and numerics, e.g. "ggml-cpu-ref/2"; part of every cache key.
   virtual std::string numerics() const = 0;
+  virtual std::uint32_t max_batch_rows() const = 0;
   virtual std::uint64_t scratch_bytes() const = 0;  // activations held now
 };
 

@@ -56,6 +56,8 @@ class CpuExecutor final : public Executor {
     return std::string("cpu/1; attention/1 ") + kernels::attention_variant();
   }
 
+  std::uint32_t max_batch_rows() const override { return options_.max_batch_rows; }
+
   std::uint64_t scratch_bytes() const override { return operators_.scratch_bytes(); }
 
  private:

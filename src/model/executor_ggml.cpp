@@ -48,6 +48,8 @@ class GgmlExecutor final : public Executor {
            kernels::attention_variant();
   }
 
+  std::uint32_t max_batch_rows() const override { return options_.max_batch_rows; }
+
   std::uint64_t scratch_bytes() const override { return operators_->scratch_bytes(); }
 
  private:

@@ -87,7 +87,9 @@ class ShapeReader {
     }
     ASSIGN_OR_RETURN(const bool causal, reader_.flag("attention.causal", true));
     if (!causal)
-      return reader_.unsupported("attention.causal", "embedding models are not supported",
+      return reader_.unsupported("attention.causal",
+                                 "tokens of this model see later ones, so no context of it can be "
+                                 "reused; embedding models are not supported",
                                  "use a generating model");
     ASSIGN_OR_RETURN(const auto parts, file_.get_uint("split.count"));
     if (parts.value_or(1) > 1) {

@@ -55,6 +55,8 @@ std::string_view miss_reason_text(kv::MissReason reason) {
       return "diverged";
     case kv::MissReason::kEnded:
       return "ended";
+    case kv::MissReason::kShort:
+      return "short";
     case kv::MissReason::kDisabled:
       return "disabled";
   }
@@ -98,6 +100,11 @@ void write_timings(JsonWriter& out, const engine::Timings& timings, const engine
   out.field("tokens_per_second",
             total_ms > 0 ? rounded(usage.completion_tokens * 1000.0 / total_ms) : 0.0);
   out.end_object();
+}
+
+void write_finish(JsonWriter& out, std::string_view reason, const std::string& stop_matched) {
+  out.field("finish_reason", reason);
+  if (!stop_matched.empty()) out.field("stop_reason", stop_matched);
 }
 
 void write_chat_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items) {
@@ -155,6 +162,7 @@ void CallTotals::add(const engine::TokenEvent& finished) {
   any_ = true;
   usage_.miss_reason = finished.usage.miss_reason;
   timings_ = finished.timings;
+  timed_usage_ = finished.usage;
 }
 
 }  // namespace refrain::serve

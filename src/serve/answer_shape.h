@@ -23,6 +23,8 @@ void write_timings(JsonWriter& out, const engine::Timings& timings, const engine
 
 // "stop" | "length" | "error"; deadline and cancellation cut the text, as "length" does.
 std::string_view finish_reason_text(engine::FinishReason reason);
+// The end of a choice: finish_reason, stop_reason if there is one.
+void write_finish(JsonWriter& out, std::string_view reason, const std::string& stop_matched);
 std::string_view miss_reason_text(kv::MissReason reason);
 
 // Chat form: {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}]}
@@ -34,16 +36,19 @@ void write_chat_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> 
 void write_completion_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items,
                                std::int32_t top_count, std::size_t* text_offset);
 
-// Sums the usage of several engine requests behind one call; timings are those of the first.
+// Sums the usage of several engine requests behind one call; timings are those of the first that
+// finished.
 class CallTotals {
  public:
   void add(const engine::TokenEvent& finished);
   const engine::Usage& usage() const { return usage_; }
   const engine::Timings& timings() const { return timings_; }
+  const engine::Usage& timed_usage() const { return timed_usage_; }  // what took that time
 
  private:
   engine::Usage usage_;
   engine::Timings timings_;
+  engine::Usage timed_usage_;
   bool any_ = false;
 };
 

@@ -49,6 +49,13 @@ AnswerIdentity Api::identity(std::string_view id_prefix) {
   return AnswerIdentity{ids_.next(id_prefix), unix_now_s(), parts_.model_name, fingerprint_};
 }
 
+FrameOptions Api::frame(std::string_view id_prefix, const GenerationFields& fields) {
+  return FrameOptions{.identity = identity(id_prefix),
+                      .stream = fields.stream,
+                      .include_usage = fields.include_usage,
+                      .return_progress = fields.return_progress};
+}
+
 Result<Prepared> Api::prepare(const Route& route, const HttpRequest& request,
                               const Caller& caller) {
   ASSIGN_OR_RETURN(const Json body,
@@ -173,16 +180,14 @@ Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
   ASSIGN_OR_RETURN(engine::GenerateRequest generate_request,
                    generate(std::move(prompt), request.generation, caller, "messages"));
   ChatReplyOptions reply;
-  reply.identity = identity("chatcmpl-");
-  reply.stream = request.generation.stream;
-  reply.include_usage = request.generation.include_usage;
-  reply.return_progress = request.generation.return_progress;
+  reply.frame = frame("chatcmpl-", request.generation);
   reply.logprobs = request.generation.sampling.top_logprobs >= 0;
   reply.parse_tool_calls = may_call;
+  reply.only_tool_calls = may_call && request.tools.grammar.has_value();
   reply.choice_count = request.generation.choice_count;
   PreparedCall call;
-  call.id = reply.identity.id;
-  call.stream = reply.stream;
+  call.id = reply.frame.identity.id;
+  call.stream = reply.frame.stream;
   call.grammar = std::move(request.tools.grammar);
   call.requests.push_back(std::move(generate_request));
   call.reply = std::make_unique<ChatReply>(std::move(reply), ids_);
@@ -222,15 +227,12 @@ Result<Prepared> Api::completions(const Json& body, const Caller& caller) {
         request.echo && request.generation.sampling.top_logprobs >= 0;
     call.requests.push_back(std::move(generate_request));
   }
-  reply.identity = identity("cmpl-");
-  reply.stream = request.generation.stream;
-  reply.include_usage = request.generation.include_usage;
-  reply.return_progress = request.generation.return_progress;
+  reply.frame = frame("cmpl-", request.generation);
   reply.top_logprobs = request.generation.sampling.top_logprobs;
   reply.choice_count = request.generation.choice_count;
   reply.prompt_count = static_cast<std::uint32_t>(request.prompts.size());
-  call.id = reply.identity.id;
-  call.stream = reply.stream;
+  call.id = reply.frame.identity.id;
+  call.stream = reply.frame.stream;
   call.reply = std::make_unique<CompletionReply>(std::move(reply));
   return Prepared{.call = std::move(call)};
 }

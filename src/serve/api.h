@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "serve/answer_frame.h"
 #include "serve/chat_request.h"
 #include "serve/completion_request.h"
 #include "serve/id_source.h"
@@ -47,6 +48,7 @@ class Api {
                                            const GenerationFields& fields, const Caller& caller,
                                            std::string_view field) const;
   AnswerIdentity identity(std::string_view id_prefix);
+  FrameOptions frame(std::string_view id_prefix, const GenerationFields& fields);
 
   const ServerParts parts_;
   const ServerOptions options_;

@@ -44,11 +44,14 @@ void Call::fail(Error error) {
 void Call::submit_more() {
   while (!error_.has_value() && next_ < prepared_.requests.size() && in_flight_ < kMaxInFlight) {
     const auto prompt = static_cast<std::uint32_t>(next_);
-    // A copy, as a full queue means trying again once one of ours has finished.
+    // With requests of ours at work, a full queue only means trying again as they go on; hence the
+    // copy.
+    const bool can_wait = in_flight_ > 0;
     const Result<RequestId> id = environment_.engine->submit(
-        prepared_.requests[next_], std::make_shared<EventStream>(queue_, prompt));
+        prepared_.requests[next_], std::make_shared<EventStream>(queue_, prompt),
+        can_wait ? engine::WhenFull::kTryLater : engine::WhenFull::kReject);
     if (!id.ok()) {
-      if (id.error().code != Code::kQueueFull || in_flight_ == 0) fail(id.error());
+      if (id.error().code != Code::kQueueFull || !can_wait) fail(id.error());
       return;
     }
     running_[next_] = *id;

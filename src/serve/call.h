@@ -29,7 +29,8 @@ class Submitter {
  public:
   virtual ~Submitter() = default;
   virtual Result<RequestId> submit(engine::GenerateRequest request,
-                                   std::shared_ptr<engine::OutputStream> stream) = 0;
+                                   std::shared_ptr<engine::OutputStream> stream,
+                                   engine::WhenFull when_full) = 0;
   virtual void cancel(RequestId id) = 0;
   virtual double retry_after_s() const = 0;
 };
@@ -38,8 +39,9 @@ class EngineSubmitter final : public Submitter {
  public:
   explicit EngineSubmitter(engine::Engine& engine) : engine_(engine) {}
   Result<RequestId> submit(engine::GenerateRequest request,
-                           std::shared_ptr<engine::OutputStream> stream) override {
-    return engine_.submit(std::move(request), std::move(stream));
+                           std::shared_ptr<engine::OutputStream> stream,
+                           engine::WhenFull when_full) override {
+    return engine_.submit(std::move(request), std::move(stream), when_full);
   }
   void cancel(RequestId id) override { engine_.cancel(id); }
   double retry_after_s() const override { return engine_.estimated_wait_s(); }

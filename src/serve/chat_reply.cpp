@@ -1,15 +1,17 @@
 // See chat_reply.h.
 #include "serve/chat_reply.h"
 
-#include "serve/json_writer.h"
-#include "serve/sse.h"
-
 namespace refrain::serve {
 
 using engine::TokenEvent;
 
 ChatReply::ChatReply(ChatReplyOptions options, IdSource& ids)
-    : options_(std::move(options)), ids_(ids), choices_(options_.choice_count) {}
+    : options_(std::move(options)),
+      frame_(options_.frame, "chat.completion", "chat.completion.chunk"),
+      ids_(ids) {
+  choices_.resize(options_.choice_count);
+  for (Choice& choice : choices_) choice.parser = ToolCallParser(options_.only_tool_calls);
+}
 
 std::string ChatReply::take(std::uint32_t /*prompt*/, TokenEvent event) {
   const bool of_choice =
@@ -22,10 +24,8 @@ std::string ChatReply::take(std::uint32_t /*prompt*/, TokenEvent event) {
     if (event.kind == TokenEvent::Kind::kChoiceFinished) out += end_choice(event.choice, event);
     return out;
   }
-  if (event.kind == TokenEvent::Kind::kFinished) totals_.add(event);
-  if (event.kind == TokenEvent::Kind::kPromptProgress && options_.stream &&
-      options_.return_progress)
-    return progress_chunk(event);
+  if (event.kind == TokenEvent::Kind::kFinished) frame_.add(event);
+  if (event.kind == TokenEvent::Kind::kPromptProgress) return frame_.progress(event);
   return {};
 }
 
@@ -39,7 +39,7 @@ std::string ChatReply::add_pieces(std::uint32_t index, const std::vector<AnswerP
   std::string out;
   for (const AnswerPiece& piece : pieces) {
     collect(choices_[index], piece);
-    if (options_.stream) out += piece_chunk(index, piece);
+    if (frame_.stream()) out += piece_chunk(index, piece);
   }
   return out;
 }
@@ -47,13 +47,13 @@ std::string ChatReply::add_pieces(std::uint32_t index, const std::vector<AnswerP
 void ChatReply::collect(Choice& choice, const AnswerPiece& piece) {
   switch (piece.kind) {
     case AnswerPiece::Kind::kContent:
-      if (!options_.stream) choice.content += piece.text;
+      if (!frame_.stream()) choice.content += piece.text;
       break;
     case AnswerPiece::Kind::kCallBegin:
       choice.calls.push_back({ids_.next("call_"), piece.text, ""});
       break;
     case AnswerPiece::Kind::kCallArguments:
-      if (!options_.stream) choice.calls[piece.call].arguments += piece.text;
+      if (!frame_.stream()) choice.calls[piece.call].arguments += piece.text;
       break;
   }
 }
@@ -66,7 +66,7 @@ std::string ChatReply::end_choice(std::uint32_t index, TokenEvent& event) {
   choice.finished = true;
   choice.reason = event.finish_reason;
   choice.stop_matched = std::move(event.stop_matched);
-  if (!options_.stream) return out;
+  if (!frame_.stream()) return out;
   // The call's last finish chunk waits for kFinished, so that it can carry the timings.
   if (last_finished_.has_value()) out += finish_chunk(*last_finished_, false);
   last_finished_ = index;
@@ -78,22 +78,20 @@ std::string_view ChatReply::reason_of(const Choice& choice) const {
   return finish_reason_text(choice.reason);
 }
 
-void ChatReply::write_head(JsonWriter& out, std::string_view object) const {
-  const AnswerIdentity& identity = options_.identity;
-  out.begin_object().field("id", identity.id).field("object", object);
-  out.field("created", identity.created_s).field("model", identity.model);
-  out.field("system_fingerprint", identity.fingerprint);
-}
-
-void ChatReply::begin_chunk(JsonWriter& out) const {
-  write_head(out, "chat.completion.chunk");
+void ChatReply::write_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items) const {
+  out.key("logprobs");
+  if (options_.logprobs) {
+    write_chat_logprobs(out, items);
+  } else {
+    out.null();
+  }
 }
 
 std::string ChatReply::piece_chunk(std::uint32_t index, const AnswerPiece& piece) {
   Choice& choice = choices_[index];
   JsonWriter out;
-  begin_chunk(out);
-  out.key("choices").begin_array().begin_object().field("index", index);
+  frame_.begin(out);
+  out.begin_object().field("index", index);
   out.key("delta").begin_object();
   if (!choice.role_sent) {
     out.field("role", "assistant");
@@ -111,59 +109,29 @@ std::string ChatReply::piece_chunk(std::uint32_t index, const AnswerPiece& piece
     out.field("arguments", begins ? std::string() : piece.text);
     out.end_object().end_object().end_array();
   }
-  out.end_object().key("logprobs");
-  if (options_.logprobs) {
-    write_chat_logprobs(out, std::exchange(choice.logprobs, {}));
-  } else {
-    out.null();
-  }
-  out.key("finish_reason").null().end_object().end_array();
-  if (options_.include_usage) out.key("usage").null();
   out.end_object();
-  return sse_event(out.text());
+  write_logprobs(out, std::exchange(choice.logprobs, {}));
+  out.key("finish_reason").null().end_object();
+  return frame_.end_chunk(out);
 }
 
 std::string ChatReply::finish_chunk(std::uint32_t index, bool last) {
   Choice& choice = choices_[index];
   JsonWriter out;
-  begin_chunk(out);
-  out.key("choices").begin_array().begin_object().field("index", index);
+  frame_.begin(out);
+  out.begin_object().field("index", index);
   out.key("delta").begin_object();
   if (!choice.role_sent) out.field("role", "assistant").field("content", "");
   choice.role_sent = true;
-  out.end_object().key("logprobs");
-  if (options_.logprobs && !choice.logprobs.empty()) {
-    write_chat_logprobs(out, std::exchange(choice.logprobs, {}));
+  out.end_object();
+  if (choice.logprobs.empty()) {
+    out.key("logprobs").null();
   } else {
-    out.null();
+    write_logprobs(out, std::exchange(choice.logprobs, {}));
   }
-  out.field("finish_reason", reason_of(choice));
-  if (!choice.stop_matched.empty()) out.field("stop_reason", choice.stop_matched);
-  out.end_object().end_array();
-  if (options_.include_usage) out.key("usage").null();
-  if (last) write_timings(out.key("timings"), totals_.timings(), totals_.usage());
+  write_finish(out, reason_of(choice), choice.stop_matched);
   out.end_object();
-  return sse_event(out.text());
-}
-
-std::string ChatReply::progress_chunk(const TokenEvent& event) const {
-  JsonWriter out;
-  begin_chunk(out);
-  out.key("choices").begin_array().end_array();
-  out.key("prompt_progress").begin_object().field("total", event.progress_total);
-  out.field("cache", event.usage.cached_tokens).field("processed", event.progress_done);
-  out.end_object().end_object();
-  return sse_event(out.text());
-}
-
-std::string ChatReply::usage_chunk() const {
-  JsonWriter out;
-  begin_chunk(out);
-  out.key("choices").begin_array().end_array();
-  write_usage(out.key("usage"), totals_.usage());
-  write_timings(out.key("timings"), totals_.timings(), totals_.usage());
-  out.end_object();
-  return sse_event(out.text());
+  return frame_.end_chunk(out, last);
 }
 
 void ChatReply::write_message(JsonWriter& out, const Choice& choice) const {
@@ -187,27 +155,16 @@ void ChatReply::write_message(JsonWriter& out, const Choice& choice) const {
 
 std::string ChatReply::whole() const {
   JsonWriter out;
-  write_head(out, "chat.completion");
-  out.key("choices").begin_array();
+  frame_.begin(out);
   for (std::size_t index = 0; index < choices_.size(); ++index) {
     const Choice& choice = choices_[index];
     out.begin_object().field("index", index).key("message");
     write_message(out, choice);
-    out.key("logprobs");
-    if (options_.logprobs) {
-      write_chat_logprobs(out, choice.logprobs);
-    } else {
-      out.null();
-    }
-    out.field("finish_reason", reason_of(choice));
-    if (!choice.stop_matched.empty()) out.field("stop_reason", choice.stop_matched);
+    write_logprobs(out, choice.logprobs);
+    write_finish(out, reason_of(choice), choice.stop_matched);
     out.end_object();
   }
-  out.end_array();
-  write_usage(out.key("usage"), totals_.usage());
-  write_timings(out.key("timings"), totals_.timings(), totals_.usage());
-  out.end_object();
-  return out.take();
+  return frame_.end_whole(out);
 }
 
 std::string ChatReply::finish() {
@@ -218,11 +175,9 @@ std::string ChatReply::finish() {
     event.finish_reason = engine::FinishReason::kLength;
     out += end_choice(index, event);
   }
-  if (!options_.stream) return whole();
+  if (!frame_.stream()) return whole();
   if (last_finished_.has_value()) out += finish_chunk(*last_finished_, true);
-  if (options_.include_usage) out += usage_chunk();
-  out += kSseDone;
-  return out;
+  return out + frame_.end_of_stream();
 }
 
 }  // namespace refrain::serve

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/answer_shape.h"
+#include "serve/answer_frame.h"
 #include "serve/id_source.h"
 #include "serve/reply.h"
 #include "serve/tool_calls.h"
@@ -18,12 +18,10 @@
 namespace refrain::serve {
 
 struct ChatReplyOptions {
-  AnswerIdentity identity;
-  bool stream = false;
-  bool include_usage = false;
-  bool return_progress = false;
+  FrameOptions frame;
   bool logprobs = false;
   bool parse_tool_calls = false;
+  bool only_tool_calls = false;  // a grammar forces them: there is no content
   std::uint32_t choice_count = 1;
 };
 
@@ -56,19 +54,16 @@ class ChatReply final : public Reply {
   std::string end_choice(std::uint32_t index, engine::TokenEvent& event);
   std::string piece_chunk(std::uint32_t index, const AnswerPiece& piece);
   std::string finish_chunk(std::uint32_t index, bool last);
-  std::string progress_chunk(const engine::TokenEvent& event) const;
-  std::string usage_chunk() const;
   std::string whole() const;
   void write_message(JsonWriter& out, const Choice& choice) const;
   std::string_view reason_of(const Choice& choice) const;
-  void begin_chunk(JsonWriter& out) const;
-  void write_head(JsonWriter& out, std::string_view object) const;
+  void write_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items) const;
 
   const ChatReplyOptions options_;
+  AnswerFrame frame_;
   IdSource& ids_;
   std::vector<Choice> choices_;
   std::optional<std::uint32_t> last_finished_;  // its finish chunk waits for the timings
-  CallTotals totals_;
 };
 
 }  // namespace refrain::serve

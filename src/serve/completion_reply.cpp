@@ -3,15 +3,13 @@
 
 #include <utility>
 
-#include "serve/json_writer.h"
-#include "serve/sse.h"
-
 namespace refrain::serve {
 
 using engine::TokenEvent;
 
 CompletionReply::CompletionReply(CompletionReplyOptions options)
     : options_(std::move(options)),
+      frame_(options_.frame, "text_completion", "text_completion"),
       choices_(static_cast<std::size_t>(options_.choice_count) * options_.prompt_count) {}
 
 const std::string& CompletionReply::echo_of(std::uint32_t index) const {
@@ -22,12 +20,11 @@ const std::string& CompletionReply::echo_of(std::uint32_t index) const {
 
 std::string CompletionReply::take(std::uint32_t prompt, TokenEvent event) {
   if (event.kind == TokenEvent::Kind::kFinished) {
-    totals_.add(event);
+    frame_.add(event);
     take_prompt_logprobs(prompt, event);
     return {};
   }
-  if (event.kind == TokenEvent::Kind::kPromptProgress)
-    return options_.stream && options_.return_progress ? progress_chunk(event) : std::string();
+  if (event.kind == TokenEvent::Kind::kPromptProgress) return frame_.progress(event);
   if (event.kind == TokenEvent::Kind::kError) return {};
   const std::uint32_t index = prompt * options_.choice_count + event.choice;
   if (event.choice >= options_.choice_count || index >= choices_.size()) return {};
@@ -55,7 +52,7 @@ std::string CompletionReply::add_text(std::uint32_t index, std::string text) {
     choice.echoed = true;
     text.insert(0, echo_of(index));
   }
-  if (!options_.stream) {
+  if (!frame_.stream()) {
     choice.text += text;
     return {};
   }
@@ -69,18 +66,11 @@ std::string CompletionReply::end_choice(std::uint32_t index, TokenEvent& event) 
   choice.finished = true;
   choice.reason = event.finish_reason;
   choice.stop_matched = std::move(event.stop_matched);
-  if (!options_.stream) return {};
+  if (!frame_.stream()) return {};
   std::string out;
   if (last_finished_.has_value()) out = finish_chunk(*last_finished_, false);
   last_finished_ = index;
   return out;
-}
-
-void CompletionReply::write_head(JsonWriter& out) const {
-  const AnswerIdentity& identity = options_.identity;
-  out.begin_object().field("id", identity.id).field("object", "text_completion");
-  out.field("created", identity.created_s).field("model", identity.model);
-  out.field("system_fingerprint", identity.fingerprint);
 }
 
 void CompletionReply::write_logprobs(JsonWriter& out, Choice& choice) const {
@@ -95,71 +85,39 @@ void CompletionReply::write_logprobs(JsonWriter& out, Choice& choice) const {
 
 std::string CompletionReply::text_chunk(std::uint32_t index, const std::string& text) {
   JsonWriter out;
-  write_head(out);
-  out.key("choices").begin_array().begin_object().field("index", index).field("text", text);
+  frame_.begin(out);
+  out.begin_object().field("index", index).field("text", text);
   write_logprobs(out, choices_[index]);
-  out.key("finish_reason").null().end_object().end_array();
-  if (options_.include_usage) out.key("usage").null();
-  out.end_object();
-  return sse_event(out.text());
+  out.key("finish_reason").null().end_object();
+  return frame_.end_chunk(out);
 }
 
 std::string CompletionReply::finish_chunk(std::uint32_t index, bool last) {
   Choice& choice = choices_[index];
   JsonWriter out;
-  write_head(out);
-  out.key("choices").begin_array().begin_object().field("index", index).field("text", "");
+  frame_.begin(out);
+  out.begin_object().field("index", index).field("text", "");
   if (choice.logprobs.empty()) {
     out.key("logprobs").null();
   } else {
     write_logprobs(out, choice);
   }
-  out.field("finish_reason", finish_reason_text(choice.reason));
-  if (!choice.stop_matched.empty()) out.field("stop_reason", choice.stop_matched);
-  out.end_object().end_array();
-  if (options_.include_usage) out.key("usage").null();
-  if (last) write_timings(out.key("timings"), totals_.timings(), totals_.usage());
+  write_finish(out, finish_reason_text(choice.reason), choice.stop_matched);
   out.end_object();
-  return sse_event(out.text());
-}
-
-std::string CompletionReply::progress_chunk(const TokenEvent& event) const {
-  JsonWriter out;
-  write_head(out);
-  out.key("choices").begin_array().end_array();
-  out.key("prompt_progress").begin_object().field("total", event.progress_total);
-  out.field("cache", event.usage.cached_tokens).field("processed", event.progress_done);
-  out.end_object().end_object();
-  return sse_event(out.text());
-}
-
-std::string CompletionReply::usage_chunk() const {
-  JsonWriter out;
-  write_head(out);
-  out.key("choices").begin_array().end_array();
-  write_usage(out.key("usage"), totals_.usage());
-  write_timings(out.key("timings"), totals_.timings(), totals_.usage());
-  out.end_object();
-  return sse_event(out.text());
+  return frame_.end_chunk(out, last);
 }
 
 std::string CompletionReply::whole() {
   JsonWriter out;
-  write_head(out);
-  out.key("choices").begin_array();
+  frame_.begin(out);
   for (std::uint32_t index = 0; index < choices_.size(); ++index) {
     Choice& choice = choices_[index];
     out.begin_object().field("index", index).field("text", choice.text);
     write_logprobs(out, choice);
-    out.field("finish_reason", finish_reason_text(choice.reason));
-    if (!choice.stop_matched.empty()) out.field("stop_reason", choice.stop_matched);
+    write_finish(out, finish_reason_text(choice.reason), choice.stop_matched);
     out.end_object();
   }
-  out.end_array();
-  write_usage(out.key("usage"), totals_.usage());
-  write_timings(out.key("timings"), totals_.timings(), totals_.usage());
-  out.end_object();
-  return out.take();
+  return frame_.end_whole(out);
 }
 
 std::string CompletionReply::finish() {
@@ -171,11 +129,9 @@ std::string CompletionReply::finish() {
     event.finish_reason = engine::FinishReason::kLength;
     out += end_choice(index, event);
   }
-  if (!options_.stream) return whole();
+  if (!frame_.stream()) return whole();
   if (last_finished_.has_value()) out += finish_chunk(*last_finished_, true);
-  if (options_.include_usage) out += usage_chunk();
-  out += kSseDone;
-  return out;
+  return out + frame_.end_of_stream();
 }
 
 }  // namespace refrain::serve

@@ -6,16 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "serve/answer_shape.h"
+#include "serve/answer_frame.h"
 #include "serve/reply.h"
 
 namespace refrain::serve {
 
 struct CompletionReplyOptions {
-  AnswerIdentity identity;
-  bool stream = false;
-  bool include_usage = false;
-  bool return_progress = false;
+  FrameOptions frame;
   std::int32_t top_logprobs = -1;  // -1 = no logprobs
   std::uint32_t choice_count = 1;  // per prompt
   std::uint32_t prompt_count = 1;
@@ -43,18 +40,15 @@ class CompletionReply final : public Reply {
   std::string end_choice(std::uint32_t index, engine::TokenEvent& event);
   std::string text_chunk(std::uint32_t index, const std::string& text);
   std::string finish_chunk(std::uint32_t index, bool last);
-  std::string progress_chunk(const engine::TokenEvent& event) const;
-  std::string usage_chunk() const;
   std::string whole();
-  void write_head(JsonWriter& out) const;
   void write_logprobs(JsonWriter& out, Choice& choice) const;
   void take_prompt_logprobs(std::uint32_t prompt, const engine::TokenEvent& event);
   const std::string& echo_of(std::uint32_t index) const;
 
   const CompletionReplyOptions options_;
+  AnswerFrame frame_;
   std::vector<Choice> choices_;
   std::optional<std::uint32_t> last_finished_;  // its finish chunk waits for the timings
-  CallTotals totals_;
 };
 
 }  // namespace refrain::serve

@@ -1,481 +1,58 @@
-// See http_server.h. Sockets, coroutines and time-outs; what is said over them is decided
-// elsewhere.
-//
-//   accept -> Connection::run:  { head -> door -> body -> page | prepare -> Call::step* }* ->
-//   linger
-//
-// Each connection's coroutine runs on its own strand. Timeouts are Beast's: when one passes, the
-// socket is closed and the pending operation ends with an error, which ends the connection.
+// See connections.h.
 #include "serve/connections.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <boost/asio.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <map>
-#include <mutex>
-#include <thread>
-
-#include "base/log.h"
-#include "base/str.h"
-#include "serve/activity.h"
-#include "serve/error_shape.h"
-#include "serve/peer_state.h"
+#include <utility>
+#include <vector>
 
 namespace refrain::serve {
-namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-using asio::ip::tcp;
-using boost::system::error_code;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+Connections::Connections(ServerCore& core)
+    : core_(core),
+      shared_{.core = core,
+              .network = network_,
+              .activity = activity_,
+              .on_end = [this](const Connection* connection) { forget(connection); }} {}
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr milliseconds kPollInterval(250);        // how soon a client's leaving is noticed
-constexpr seconds kLingerTime(2);                 // for a client to read our last answer
-constexpr std::size_t kLingerBytes = 4U << 20U;   // of a refused body, read and dropped
-constexpr std::size_t kWritePiece = 256U << 10U;  // a write time-out counts per piece
-constexpr std::size_t kHeavyBodyBytes = 256U << 10U;
-
-// Where a coroutine sleeps until its call has news. On the connection's strand.
-struct Wakeup {
-  explicit Wakeup(const asio::any_io_executor& executor) : timer(executor) {}
-  asio::steady_timer timer;
-  bool signaled = false;
-};
-
-// A rule for all coroutines here: what has a destructor is a named local before it meets co_await.
-// g++ 12 destroys some temporaries in such expressions twice.
-
-// Runs `work` on a worker thread while this coroutine waits; other connections go on.
-asio::awaitable<void> run_on(asio::thread_pool& pool, const std::function<void()>& work) {
-  const auto body = [&work]() -> asio::awaitable<void> {
-    work();
-    co_return;
-  };
-  co_await asio::co_spawn(pool.get_executor(), body, asio::use_awaitable);
-}
-
-struct Workers {
-  asio::thread_pool light{2};  // bodies of usual size
-  asio::thread_pool heavy{1};  // big bodies and grammars: they do not hold up the others
-};
-
-}  // namespace
-
-class Connections::Impl {
- public:
-  explicit Impl(ServerCore& core) : core_(core), work_(asio::make_work_guard(io_)) {}
-  ~Impl() { stop(); }
-
-  void start(std::size_t max_connections);
-  void adopt(int native_socket);
-  bool has_room() const;
-  void close_idle();
-  bool wait_until_quiet(std::uint32_t ms) { return activity_.wait_until_quiet(ms); }
-  void stop();
-
- private:
-  class Connection;
-  struct OverloadMark;
-
-  asio::awaitable<void> refuse(tcp::socket socket);
-  void forget(const Connection* connection);
-
-  ServerCore& core_;
-  Activity activity_;
-  std::size_t max_connections_ = 0;
-
-  mutable std::mutex mutex_;  // guards the two below
-  std::map<const Connection*, std::weak_ptr<Connection>> connections_;
-  std::size_t overload_count_ = 0;
-
-  // Last, so that they go first: unfinished coroutines live in io_ and use all of the above, and
-  // unfinished work of the workers holds such coroutines.
-  asio::io_context io_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
-  Workers workers_;
-  std::vector<std::thread> threads_;
-};
-
-class Connections::Impl::Connection : public std::enable_shared_from_this<Connection> {
- public:
-  Connection(tcp::socket socket, Impl& server)
-      : server_(server), core_(server.core_), stream_(std::move(socket)) {
-    buffer_.max_size(core_.options().max_header_bytes + (64U << 10U));
-  }
-  ~Connection() { server_.forget(this); }
-
-  asio::awaitable<void> run(std::shared_ptr<Connection> self);
-  // Any thread.
-  void post_close_if_idle() {
-    asio::post(stream_.get_executor(), [self = shared_from_this()] {
-      if (self->idle_ || self->lingering_) self->stream_.close();
-    });
-  }
-
- private:
-  using Parser = http::request_parser<http::string_body>;
-
-  asio::awaitable<bool> serve_one(bool first);
-  asio::awaitable<bool> wait_for_request(bool first);
-  asio::awaitable<bool> read_head(Parser& parser);
-  asio::awaitable<bool> read_body(Parser& parser, HttpRequest& request, const Admission& admission);
-  asio::awaitable<bool> answer_call(HttpRequest& request, const Admission& admission);
-  asio::awaitable<bool> run_call(PreparedCall& prepared, const HttpRequest& request,
-                                 const Admission& admission, TenantBoard::Ticket& ticket);
-  asio::awaitable<bool> respond(const HttpResponse& response, const HttpRequest& request,
-                                bool keep_alive);
-  asio::awaitable<bool> refuse(const Error& error, const HttpRequest& request,
-                               const Admission& admission, bool keep_alive);
-  asio::awaitable<bool> write(const std::string& bytes);
-  asio::awaitable<void> linger();
-
-  static HttpRequest head_of(const Parser& parser);
-  static WireOptions wire_of(const HttpRequest& request, bool keep_alive) {
-    return {.keep_alive = keep_alive,
-            .head_only = request.method == "HEAD",
-            .http_1_0 = request.http_1_0};
-  }
-
-  Impl& server_;
-  ServerCore& core_;
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_;
-  bool idle_ = true;  // between two requests
-  bool lingering_ = false;
-};
-
-// ---- one connection
-
-asio::awaitable<void> Connections::Impl::Connection::run(std::shared_ptr<Connection> self) {
-  (void)self;  // keeps this object alive as long as its coroutine
-  try {
-    bool first = true;
-    while (co_await serve_one(first)) first = false;
-    co_await linger();
-  } catch (const std::exception& fault) {
-    // A fault of a library or of memory costs this connection, nothing else.
-    log_error(str_cat("connection ended by an exception: ", to_valid_utf8(fault.what())));
-  }
-  error_code ignored;
-  stream_.socket().close(ignored);
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::serve_one(bool first) {
-  if (!co_await wait_for_request(first)) co_return false;
-  const Activity::Mark busy(server_.activity_);
-  Parser parser;
-  parser.header_limit(static_cast<std::uint32_t>(core_.options().max_header_bytes));
-  parser.body_limit(boost::none);  // checked below, so that the refusal can have all its headers
-  if (!co_await read_head(parser)) co_return false;
-
-  HttpRequest request = head_of(parser);
-  const Admission admission = core_.door().admit(request);
-  const bool has_body = !parser.is_done();
-  if (admission.refusal.has_value()) {
-    if (admission.routed) core_.count_refused(admission.route);
-    co_return co_await respond(*admission.refusal, request, request.keep_alive && !has_body);
-  }
-  if (const auto closed = core_.closed(); closed.has_value() && request.method == "POST") {
-    core_.count_refused(admission.route);
-    co_return co_await refuse(*closed, request, admission, false);
-  }
-  if (!co_await read_body(parser, request, admission)) co_return false;
-  if (auto page = core_.page(admission.route)) {
-    page->headers.insert(page->headers.end(), admission.cors_headers.begin(),
-                         admission.cors_headers.end());
-    co_return co_await respond(*page, request, request.keep_alive);
-  }
-  co_return co_await answer_call(request, admission);
-}
-
-// Waits for the first byte, so that an idle connection and a slow head have their own time-outs.
-asio::awaitable<bool> Connections::Impl::Connection::wait_for_request(bool first) {
-  const ServerOptions& options = core_.options();
-  if (buffer_.size() == 0) {
-    if (!first && core_.closed().has_value()) co_return false;
-    idle_ = true;
-    stream_.expires_after(seconds(first ? options.header_timeout_s : options.idle_timeout_s));
-    const auto [fault, size] = co_await stream_.async_read_some(buffer_.prepare(4096), kAwait);
-    idle_ = false;
-    if (fault) co_return false;
-    buffer_.commit(size);
-  }
-  idle_ = false;
-  stream_.expires_after(seconds(options.header_timeout_s));
-  co_return true;
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::read_head(Parser& parser) {
-  const auto [fault, size] = co_await http::async_read_header(stream_, buffer_, parser, kAwait);
-  (void)size;
-  if (!fault) co_return true;
-  HttpResponse response;
-  if (fault == http::error::header_limit || fault == http::error::buffer_overflow) {
-    response = error_response_with_status(
-        431, Error{Code::kTooLarge, str_cat("the request head is larger than ",
-                                            core_.options().max_header_bytes, " bytes")});
-  } else if (fault.category() == http::make_error_code(http::error::bad_method).category() &&
-             fault != http::error::end_of_stream && fault != http::error::partial_message) {
-    response = error_response(
-        Error{Code::kInvalidArgument, str_cat("this is not HTTP: ", fault.message())});
-  } else {
-    co_return false;  // the client left or was too slow
-  }
-  const HttpRequest nothing_known;
-  co_await respond(response, nothing_known, false);
-  co_return false;
-}
-
-HttpRequest Connections::Impl::Connection::head_of(const Parser& parser) {
-  const auto& head = parser.get();
-  HttpRequest request;
-  request.method = std::string(head.method_string());
-  request.target = std::string(head.target());
-  request.http_1_0 = head.version() < 11;
-  request.keep_alive = head.keep_alive();
-  for (const auto& field : head)
-    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
-  return request;
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::read_body(Parser& parser, HttpRequest& request,
-                                                               const Admission& admission) {
-  if (parser.is_done()) co_return true;
-  const std::uint64_t limit = core_.options().max_body_bytes;
-  const auto length = parser.content_length();
-  const Error too_large{Code::kTooLarge, str_cat("the body is larger than ", limit, " bytes"),
-                        "start the server with a larger --max-body"};
-  if (length.has_value() && *length > limit) {
-    core_.count_refused(admission.route);
-    co_return co_await refuse(too_large, request, admission, false);
-  }
-  const ByteBudget::Share share = core_.bodies().take(length.value_or(limit));
-  if (!share) {
-    core_.count_refused(admission.route);
-    const Error no_room{Code::kQueueFull, "too many large bodies are being sent at once"};
-    co_return co_await refuse(no_room, request, admission, false);
-  }
-  if (equals_ignoring_case(request.header("Expect"), "100-continue") && !request.http_1_0) {
-    const std::string go_on(kContinue);
-    if (!co_await write(go_on)) co_return false;
-  }
-  parser.body_limit(limit);
-  stream_.expires_after(seconds(core_.options().body_timeout_s));
-  const auto [fault, size] = co_await http::async_read(stream_, buffer_, parser, kAwait);
-  (void)size;
-  if (fault == http::error::body_limit) {
-    core_.count_refused(admission.route);
-    co_return co_await refuse(too_large, request, admission, false);
-  }
-  if (fault) co_return false;  // cut short, or too slow
-  request.body = std::move(parser.get().body());
-  co_return true;
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::answer_call(HttpRequest& request,
-                                                                 const Admission& admission) {
-  stream_.expires_never();
-  // Taken by reference in the workers below, which are done before this frame goes on.
-  std::optional<Result<Prepared>> prepared;
-  std::optional<Result<TenantBoard::Ticket>> ticket;
-  ticket.emplace(core_.enter(admission.caller));
-  std::optional<Error> error;
-  if (!ticket->ok()) {
-    error = ticket->error();
-  } else {
-    Workers& workers = server_.workers_;
-    const bool heavy = request.body.size() > kHeavyBodyBytes;
-    const std::function<void()> prepare = [&] {
-      prepared.emplace(core_.prepare(admission, request));
-    };
-    co_await run_on(heavy ? workers.heavy : workers.light, prepare);
-    std::string().swap(request.body);
-    if (!prepared->ok()) {
-      error = prepared->error();
-    } else if ((*prepared)->call.has_value() && (*prepared)->call->grammar.has_value()) {
-      const std::function<void()> compile = [&] {
-        const Result<void> compiled = core_.compile_grammar(*(*prepared)->call);
-        if (!compiled.ok()) error = compiled.error();
-      };
-      co_await run_on(workers.heavy, compile);
-    }
-  }
-  if (error.has_value()) {
-    core_.count_refused(admission.route);
-    co_return co_await refuse(*error, request, admission, request.keep_alive);
-  }
-  if ((*prepared)->call.has_value())
-    co_return co_await run_call(*(*prepared)->call, request, admission, **ticket);
-  HttpResponse response = std::move((*prepared)->response);
-  response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
-                          admission.cors_headers.end());
-  co_return co_await respond(response, request, request.keep_alive);
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::run_call(PreparedCall& prepared,
-                                                              const HttpRequest& request,
-                                                              const Admission& admission,
-                                                              TenantBoard::Ticket& ticket) {
-  const auto wakeup = std::make_shared<Wakeup>(stream_.get_executor());
-  const auto notify = [executor = stream_.get_executor(), weak = std::weak_ptr(wakeup)] {
-    asio::post(executor, [weak] {
-      if (const auto waiting = weak.lock()) {
-        waiting->signaled = true;
-        waiting->timer.cancel();
-      }
-    });
-  };
-  Call call(core_.environment(), std::move(prepared), wire_of(request, request.keep_alive),
-            admission.cors_headers, std::move(ticket), notify);
-  for (;;) {
-    Call::Step step = call.step(peer_state(stream_.socket().native_handle()));
-    if (!step.bytes.empty() && !co_await write(step.bytes)) co_return false;
-    if (step.done) {
-      core_.count_response(step.status);
-      co_return step.keep_alive;
-    }
-    if (!wakeup->signaled) {
-      wakeup->timer.expires_after(kPollInterval);
-      co_await wakeup->timer.async_wait(kAwait);
-    }
-    wakeup->signaled = false;
-  }
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::respond(const HttpResponse& response,
-                                                             const HttpRequest& request,
-                                                             bool keep_alive) {
-  core_.count_response(response.status);
-  const std::string bytes = serialize(response, wire_of(request, keep_alive));
-  const bool written = co_await write(bytes);
-  co_return written&& keep_alive;
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::refuse(const Error& error,
-                                                            const HttpRequest& request,
-                                                            const Admission& admission,
-                                                            bool keep_alive) {
-  HttpResponse response = error_response(error, core_.retry_after_s());
-  response.headers.insert(response.headers.end(), admission.cors_headers.begin(),
-                          admission.cors_headers.end());
-  co_return co_await respond(response, request, keep_alive);
-}
-
-asio::awaitable<bool> Connections::Impl::Connection::write(const std::string& bytes) {
-  for (std::size_t sent = 0; sent < bytes.size();) {
-    stream_.expires_after(seconds(core_.options().write_timeout_s));
-    const std::size_t count = std::min(kWritePiece, bytes.size() - sent);
-    const auto [fault, size] =
-        co_await asio::async_write(stream_, asio::buffer(bytes.data() + sent, count), kAwait);
-    if (fault) co_return false;
-    sent += size;
-  }
-  stream_.expires_never();
-  co_return true;
-}
-
-// Closing while the client still sends would reset the connection and could take our answer away
-// from it: so the rest is read and dropped for a moment.
-asio::awaitable<void> Connections::Impl::Connection::linger() {
-  error_code ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-  if (ignored || core_.phase() == ServePhase::kAborting) co_return;
-  lingering_ = true;
-  stream_.expires_after(kLingerTime);
-  std::vector<char> dropped(16U << 10U);
-  for (std::size_t total = 0; total < kLingerBytes;) {
-    const auto [fault, size] = co_await stream_.async_read_some(asio::buffer(dropped), kAwait);
-    if (fault) co_return;
-    total += size;
-  }
-}
-
-// ---- all of them
-
-void Connections::Impl::start(std::size_t max_connections) {
+void Connections::start(std::size_t max_connections) {
   max_connections_ = max_connections;
-  for (std::uint32_t i = 0; i < std::max(1U, core_.options().network_threads); ++i)
-    threads_.emplace_back([this] { io_.run(); });
+  network_.start(core_.options().network_threads);
 }
 
-bool Connections::Impl::has_room() const {
+bool Connections::has_room() const {
   std::lock_guard lock(mutex_);
   return overload_count_ < kMaxOverload;
 }
 
-void Connections::Impl::adopt(int native_socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  getsockname(native_socket, reinterpret_cast<sockaddr*>(&address), &length);
-  // Each connection has its own strand, so that all of its handlers run one after the other.
-  tcp::socket socket(asio::make_strand(io_));
-  error_code fault;
-  socket.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), native_socket, fault);
-  if (fault) {
-    log_warn(str_cat("cannot take a connection over: ", fault.message()));
-    ::close(native_socket);
-    return;
-  }
-  const auto executor = socket.get_executor();
-  std::shared_ptr<Connection> connection;
+void Connections::adopt(int socket) {
   std::size_t count = 0;
   {
     std::lock_guard lock(mutex_);
-    if (connections_.size() < max_connections_) {
-      connection = std::make_shared<Connection>(std::move(socket), *this);
-      connections_.emplace(connection.get(), connection);
-    } else {
-      ++overload_count_;
-    }
+    count = connections_.size();
+    if (count >= max_connections_) ++overload_count_;
+  }
+  if (count >= max_connections_) {
+    // Counts until the last word to the client is said.
+    const std::shared_ptr<void> mark(this, [](Connections* owner) { owner->end_overload(); });
+    Connection::refuse(socket, shared_, mark);
+    return;
+  }
+  const std::shared_ptr<Connection> connection = Connection::create(socket, shared_);
+  if (connection == nullptr) return;
+  {
+    std::lock_guard lock(mutex_);
+    connections_.emplace(connection.get(), connection);
     count = connections_.size();
   }
   core_.count_connections(count);
-  if (connection != nullptr) {
-    asio::co_spawn(executor, connection->run(connection), asio::detached);
-  } else {
-    asio::co_spawn(executor, refuse(std::move(socket)), asio::detached);
-  }
+  connection->start();
 }
 
-struct Connections::Impl::OverloadMark {
-  Impl& owner;
-  ~OverloadMark() {
-    std::lock_guard lock(owner.mutex_);
-    --owner.overload_count_;
-  }
-};
-
-// One connection too many gets a proper answer, whatever it asked.
-asio::awaitable<void> Connections::Impl::refuse(tcp::socket socket) {
-  const OverloadMark mark{*this};
-  beast::tcp_stream stream(std::move(socket));
-  const HttpResponse response = error_response(
-      Error{Code::kUnavailable, "too many connections", "try again, or raise --max-connections"},
-      core_.retry_after_s());
-  core_.count_response(response.status);
-  const std::string bytes = serialize(response, {.keep_alive = false});
-  stream.expires_after(kLingerTime);
-  const auto [fault, size] = co_await asio::async_write(stream, asio::buffer(bytes), kAwait);
-  (void)size;
-  error_code ignored;
-  stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
-  std::vector<char> dropped(4096);
-  for (std::size_t total = 0; !fault && total < kLingerBytes;) {
-    const auto [end, count] = co_await stream.async_read_some(asio::buffer(dropped), kAwait);
-    if (end) break;
-    total += count;
-  }
+void Connections::end_overload() {
+  std::lock_guard lock(mutex_);
+  --overload_count_;
 }
 
-void Connections::Impl::forget(const Connection* connection) {
+void Connections::forget(const Connection* connection) {
   std::size_t count = 0;
   {
     std::lock_guard lock(mutex_);
@@ -485,45 +62,22 @@ void Connections::Impl::forget(const Connection* connection) {
   core_.count_connections(count);
 }
 
-void Connections::Impl::close_idle() {
+void Connections::close_idle() {
   std::vector<std::shared_ptr<Connection>> open;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, weak] : connections_)
       if (auto connection = weak.lock()) open.push_back(std::move(connection));
   }
-  for (auto& connection : open) connection->post_close_if_idle();
+  for (auto& connection : open) connection->close_if_idle();
 }
 
-void Connections::Impl::stop() {
-  io_.stop();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
-  for (asio::thread_pool* pool : {&workers_.light, &workers_.heavy}) {
-    pool->stop();
-    pool->join();
-  }
-}
-
-Connections::Connections(ServerCore& core) : impl_(std::make_unique<Impl>(core)) {}
-Connections::~Connections() = default;
-void Connections::start(std::size_t max_connections) {
-  impl_->start(max_connections);
-}
-void Connections::adopt(int socket) {
-  impl_->adopt(socket);
-}
-bool Connections::has_room() const {
-  return impl_->has_room();
-}
-void Connections::close_idle() {
-  impl_->close_idle();
-}
 bool Connections::wait_until_quiet(std::uint32_t timeout_ms) {
-  return impl_->wait_until_quiet(timeout_ms);
+  return activity_.wait_until_quiet(timeout_ms);
 }
+
 void Connections::stop() {
-  impl_->stop();
+  network_.stop();
 }
 
 }  // namespace refrain::serve

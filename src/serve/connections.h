@@ -1,13 +1,16 @@
-// Connections: reads requests from sockets and writes what ServerCore and Call give. One coroutine
-// on one strand per connection, a few network threads for all of them, and worker threads for what
-// takes long (JSON, templates, tokens, grammars). Boost.Asio and Beast appear in connections.cpp
-// only.
+// Connections: all open connections of a server and the threads that serve them. Bounds their
+// number; beyond it a client is told so.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 
+#include "serve/activity.h"
+#include "serve/connection.h"
+#include "serve/network.h"
 #include "serve/server_core.h"
 
 namespace refrain::serve {
@@ -18,10 +21,9 @@ class Connections {
   static constexpr std::size_t kMaxOverload = 128;
 
   explicit Connections(ServerCore& core);
-  ~Connections();  // stop()
 
   void start(std::size_t max_connections);
-  // Takes over a connected socket; one too many gets a 503.
+  // Takes over a connected socket; one too many gets a 503. One thread at a time.
   void adopt(int socket);
   // Whether adopt() may be called now.
   bool has_room() const;
@@ -32,8 +34,20 @@ class Connections {
   void stop();  // idempotent; no thread of ours runs afterwards
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void forget(const Connection* connection);
+  void end_overload();
+
+  ServerCore& core_;
+  Activity activity_;
+  std::size_t max_connections_ = 0;
+
+  mutable std::mutex mutex_;  // guards the two below
+  std::map<const Connection*, std::weak_ptr<Connection>> connections_;
+  std::size_t overload_count_ = 0;
+
+  // Last, so that it goes first: its unfinished coroutines use all of the above.
+  ConnectionShared shared_;
+  Network network_;
 };
 
 }  // namespace refrain::serve

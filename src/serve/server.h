@@ -46,14 +46,11 @@ struct ServerOptions {
   std::uint32_t write_timeout_s = 60;       // a client that does not read
   std::uint32_t keep_alive_comment_s = 10;  // SSE comment while nothing is generated
   std::uint32_t drain_grace_s = 30;
-  std::uint32_t request_timeout_s = 0;  // 0 = none
-  std::uint32_t max_tokens = 2048;      // default and ceiling of generated tokens
-  std::uint32_t max_choices = 16;       // ceiling of n
-  bool any_model_name = false;          // true: `model` of a request is ignored
-  // Used where a request leaves a field out. Like other local servers, and unlike OpenAI, the tail
-  // of the distribution is cut by default: small models need it.
-  engine::SamplingParams default_sampling = {
-      .temperature = 0.8F, .top_k = 40, .top_p = 0.95F, .min_p = 0.05F};
+  std::uint32_t request_timeout_s = 0;           // 0 = none
+  std::uint32_t max_tokens = 2048;               // default and ceiling of generated tokens
+  std::uint32_t max_choices = 16;                // ceiling of n
+  bool any_model_name = false;                   // true: `model` of a request is ignored
+  engine::SamplingParams default_sampling = {};  // used where a request leaves a field out
 };
 
 // What the server speaks for; composed in cli/, outlives the server.

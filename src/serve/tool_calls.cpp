@@ -179,7 +179,7 @@ void ToolCallParser::read_text(std::vector<AnswerPiece>& pieces) {
   // Blanks in front of a call are not content; so blanks wait until it is clear what follows.
   const std::size_t undecided = found ? marker : held_.size() - partial_marker(held_, kOpen);
   std::size_t end = without_trailing_blanks(std::string_view(held_).substr(0, undecided));
-  if (end > 0) pieces.push_back({AnswerPiece::Kind::kContent, held_.substr(0, end), 0});
+  give_content(pieces, held_.substr(0, end));
   if (found) {
     blanks_ = held_.substr(end, marker - end);
     end = marker + kOpen.size();
@@ -234,7 +234,12 @@ void ToolCallParser::read_call(std::vector<AnswerPiece>& pieces) {
 
 // No call after all: what was taken is text.
 void ToolCallParser::give_back(std::vector<AnswerPiece>& pieces) {
-  pieces.push_back({AnswerPiece::Kind::kContent, blanks_ + std::string(kOpen) + scanner_.raw(), 0});
+  give_content(pieces, blanks_ + std::string(kOpen) + scanner_.raw());
+}
+
+void ToolCallParser::give_content(std::vector<AnswerPiece>& pieces, std::string text) const {
+  if (text.empty() || calls_only_) return;
+  pieces.push_back({AnswerPiece::Kind::kContent, std::move(text), 0});
 }
 
 void ToolCallParser::read_after_call(std::vector<AnswerPiece>& pieces) {
@@ -246,7 +251,7 @@ void ToolCallParser::read_after_call(std::vector<AnswerPiece>& pieces) {
     mode_ = Mode::kText;  // the next call begins although this one was never closed
     held_.erase(0, held_.find(kOpen));
   } else if (held_.size() > kMaxAfterCallBytes) {
-    pieces.push_back({AnswerPiece::Kind::kContent, std::exchange(held_, {}), 0});
+    give_content(pieces, std::exchange(held_, {}));
     mode_ = Mode::kText;
   }
 }
@@ -262,8 +267,7 @@ std::vector<AnswerPiece> ToolCallParser::finish() {
   }
   // Blanks that no call followed belong to the text; after a call they are the template's.
   const bool only_blanks = without_trailing_blanks(held_) == 0;
-  if (!held_.empty() && !(only_blanks && call_count_ > 0))
-    pieces.push_back({AnswerPiece::Kind::kContent, held_, 0});
+  if (!(only_blanks && call_count_ > 0)) give_content(pieces, std::move(held_));
   held_.clear();
   return pieces;
 }

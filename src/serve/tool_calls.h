@@ -2,6 +2,7 @@
 // text of one choice and turns it into the pieces of an OpenAI answer: plain content, the beginning
 // of a call, and pieces of its arguments exactly as the model wrote them. Text that may still
 // become a marker is held back; what turns out to be no call is given out as content, never lost.
+// Where a grammar forces calls there is no content: what is no call then is a call cut short.
 // One per choice, on the connection's strand.
 //
 //   push("Wait.\n<tool_call>\n{\"name\": \"f\", \"argu") -> content "Wait."
@@ -69,6 +70,7 @@ class ToolCallScanner {
 
 class ToolCallParser {
  public:
+  explicit ToolCallParser(bool calls_only = false) : calls_only_(calls_only) {}
   std::vector<AnswerPiece> push(std::string_view text);
   std::vector<AnswerPiece> finish();
   std::uint32_t call_count() const { return call_count_; }
@@ -83,9 +85,11 @@ class ToolCallParser {
   void begin_call(std::vector<AnswerPiece>& pieces);
   void end_call(std::vector<AnswerPiece>& pieces);
 
-  Mode mode_ = Mode::kText;
   void give_back(std::vector<AnswerPiece>& pieces);
+  void give_content(std::vector<AnswerPiece>& pieces, std::string text) const;
 
+  bool calls_only_;
+  Mode mode_ = Mode::kText;
   std::string held_;    // not yet decided
   std::string blanks_;  // in front of the current call; dropped unless it is no call after all
   ToolCallScanner scanner_;

@@ -35,7 +35,7 @@ PERPLEXITY_TOLERANCE = {"smollm2": 0.001, "gemma3": 0.005, "unrounded": 0.0001}
 
 TINY = [*(f"tiny-{kind}" for kind in TOLERANCE), "tiny-llama", "tiny-qwen2", "tiny-qwen3",
         "tiny-gemma3", "tiny-linear", "tiny-yarn", "tiny-llama3", "tiny-partial", "tiny-head80",
-        "tiny-untied"]
+        "tiny-untied", "tiny-mha", "tiny-mqa"]
 
 SMOLLM2, GEMMA3 = "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"
 SMOLLM2_PROMPTS = [

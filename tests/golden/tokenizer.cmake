@@ -13,4 +13,10 @@ if(TARGET refrain_model)
               --program "$<TARGET_FILE:tokenize_texts>" --models "${REFRAIN_DEPS}/models")
     set_tests_properties(golden_tokenizer_${reference} PROPERTIES LABELS "golden" TIMEOUT 120)
   endforeach()
+  if(TARGET refrain)
+    add_test(NAME golden_tokenize_endpoint
+      COMMAND "${REFRAIN_PYTHON}" "${CMAKE_CURRENT_LIST_DIR}/tokenize_endpoint_test.py"
+              --binary "$<TARGET_FILE:refrain>" --models "${REFRAIN_DEPS}/models")
+    set_tests_properties(golden_tokenize_endpoint PROPERTIES LABELS "golden" TIMEOUT 120)
+  endif()
 endif()

@@ -51,6 +51,7 @@ class ParallelStatements:
     def do_start(self, statement):
         """start NAME C|P {...}: in the background as a stream; `finish NAME` waits for it."""
         name, keyword, rest = statement.rest.split(" ", 2)
+        name = self.words(name)[0]
         path, body = self.path_of(keyword), {**self.value(rest), "stream": True}
         port, headers, box = self.server.port, self.headers, {"events": 0}
         started = threading.Event()
@@ -82,8 +83,33 @@ class ParallelStatements:
             raise Failed(f"stream {statement.rest} sent nothing for 60 s")
 
     def do_finish(self, statement):
-        thread, box, _ = self.background.pop(statement.rest)
+        name = self.words(statement.rest)[0]
+        thread, box, _ = self.background.pop(name)
         thread.join(120)
         if "reply" not in box:
-            raise Failed(f"stream {statement.rest} broke off: {box.get('fault')!r}")
-        self.names["r"] = self.names[statement.rest] = box["reply"]
+            raise Failed(f"stream {name} broke off: {box.get('fault')!r}")
+        self.names["r"] = self.names[name] = box["reply"]
+
+    def do_watch(self, statement):
+        """watch PATH...: asks for these pages again and again in the background."""
+        port, headers, times, stop = self.server.port, self.headers, [], threading.Event()
+
+        def look():
+            while not stop.wait(0.1):
+                for path in statement.rest.split():
+                    try:
+                        reply = http_client.exchange(port, "GET", path, headers=headers)
+                        times.append(reply.seconds if reply.status == 200 else float("inf"))
+                    except OSError:
+                        times.append(float("inf"))
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        self.watching = (thread, times, stop)
+
+    def do_unwatch(self, _statement):
+        """unwatch: `watched` answers came, the slowest took `slowest` seconds (endless if one failed)."""
+        thread, times, stop = self.watching
+        stop.set()
+        thread.join(120)
+        self.names.update(watched=len(times), slowest=max(times, default=float("inf")))

@@ -73,6 +73,7 @@ class RequestStatements:
     def do_call(self, statement):
         """call METHOD PATH [BODY-EXPRESSION]"""
         method, path, *body = statement.rest.split(" ", 2)
+        path = self.words(path)[0]
         self.names["r"] = http_client.exchange(self.server.port, method, path,
                                                self.value(body[0]) if body else None, self.headers)
 

@@ -36,6 +36,7 @@ class Case(ProcessStatements, RequestStatements, ParallelStatements):
                                                                headers=self.headers)}
         self.headers = {}
         self.background, self.idle, self.files = {}, [], []
+        self.watching = None
         self.statement = None
 
     # ---- helpers that expressions may call

@@ -44,5 +44,13 @@ def post(body, path="/v1/chat/completions", length=None, **headers):
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
-HELPERS = {"lorem": lorem, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
+def common(left, right):
+    """Length of the common beginning."""
+    count = 0
+    while count < min(len(left), len(right)) and left[count] == right[count]:
+        count += 1
+    return count
+
+
+HELPERS = {"common": common, "lorem": lorem, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
            "loads": json.loads}

@@ -107,6 +107,7 @@ class HashExecutor final : public model::Executor {
           cells_[static_cast<std::size_t>(to_int(copy.from)) * block_size_ + row];
   }
 
+  std::uint32_t max_batch_rows() const override { return 1U << 20U; }
   std::string numerics() const override { return "hash/1"; }
   std::uint64_t scratch_bytes() const override { return 0; }
 

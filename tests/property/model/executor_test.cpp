@@ -37,7 +37,8 @@ const Model& model_of(const std::string& name) {
 const std::vector<std::string> kModels = {
     "tiny-llama", "tiny-qwen2", "tiny-qwen3",  "tiny-gemma3",  "tiny-F16",
     "tiny-BF16",  "tiny-Q4_0",  "tiny-Q4_1",   "tiny-Q8_0",    "tiny-Q4_K",
-    "tiny-Q6_K",  "tiny-yarn",  "tiny-llama3", "tiny-partial", "tiny-head80"};
+    "tiny-Q6_K",  "tiny-yarn",  "tiny-llama3", "tiny-partial", "tiny-head80",
+    "tiny-mha",   "tiny-mqa"};
 
 TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
   Rng rng(seed);

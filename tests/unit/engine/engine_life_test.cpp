@@ -239,6 +239,32 @@ TEST(EngineLife, AnEngineThatNeverStartedStillEndsItsRequests) {
   bench.expect_clean();
 }
 
+TEST(EngineLife, ARequestThatIsTriedAgainCountsOnce) {  // O-44
+  using metrics::Metric;
+  EngineBench bench({.engine = {.max_running = 1, .max_waiting = 1}});
+  auto first = bench.submit(endless(10, 2));
+  auto second = std::make_shared<RecordedStream>();
+  const auto submit = [&] {
+    return bench.engine->submit(endless(10, 2, 2), second, engine::WhenFull::kTryLater);
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(submit().error().code, Code::kQueueFull);
+  EXPECT_EQ(bench.metrics.value(Metric::kRequestsReceived), 1.0);
+  EXPECT_EQ(bench.metrics.value(Metric::kRequestsFinished, "rejected"), 0.0);
+  bench.engine->start();
+  ASSERT_TRUE(first->wait());
+  EXPECT_TRUE(submit().ok());
+  ASSERT_TRUE(second->wait());
+  bench.engine->stop();
+  EXPECT_EQ(bench.metrics.value(Metric::kRequestsReceived), 2.0);
+  EXPECT_EQ(bench.metrics.value(Metric::kRequestsFinished, "length"), 2.0);
+  bench.expect_clean();
+}
+
+TEST(EngineLifeDeath, AStepOfMoreRowsThanTheExecutorTakesIsCaughtAtOnce) {
+  EXPECT_DEATH(EngineBench({.engine = {.step_token_budget = (1U << 20U) + 1}}),
+               "more rows than the executor takes");
+}
+
 TEST(EngineLife, ReasonsAddUpToWhatWasReceived) {  // O-44
   using metrics::Metric;
   EngineBench bench({.engine = {.max_context = 512}});

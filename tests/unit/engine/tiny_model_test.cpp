@@ -102,7 +102,8 @@ TEST_P(TinyModel, WarmAnswersEqualColdOnesWhateverRunsBeside) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel,
-                         testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3"),
+                         testing::Values("tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3",
+                                         "tiny-mha", "tiny-mqa"),
                          [](const auto& test) { return std::string(test.param + 5); });
 
 TEST(TinyModelLife, ANotANumberEndsItsRequestAndTheNextOneWorks) {

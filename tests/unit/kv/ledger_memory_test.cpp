@@ -24,6 +24,33 @@ TEST(LedgerMemory, OptionsThatCannotWorkAreRefusedByName) {
   EXPECT_EQ(Ledger::create({.block_count = 0xFFFFFFFF}).error().field, "kv_budget");
 }
 
+TEST(LedgerMemory, BlocksAreTakenAsTokensComeSharedByCountAndLetGoWithTheLastHolder) {  // A1
+  LedgerFixture f(pool_of(16));
+  const auto pinned = [&] { return f.ledger->counts().pinned; };
+  ASSERT_TRUE(f.admit(1, tokens_from(0, 40), 40));
+  EXPECT_EQ(f.ledger->counts().reserved, 5U);  // promised, none taken
+  EXPECT_EQ(pinned(), 0U);
+  f.prefill(1, tokens_from(0, 40));
+  EXPECT_EQ(pinned(), 3U);
+  for (int i = 0; i < 8; ++i) f.step(1, {TokenId{1000 + i}});
+  EXPECT_EQ(pinned(), 3U);
+  f.step(1, {TokenId{1008}});
+  EXPECT_EQ(pinned(), 4U);
+  // The same two blocks, read by both; only what differs is taken anew.
+  const TokenList other = joined(tokens_from(0, 32), tokens_from(900, 8));
+  ASSERT_TRUE(f.admit(2, other));
+  f.prefill(2, other);
+  const BlockTable first = f.ledger->table(SequenceId{1});
+  const BlockTable second = f.ledger->table(SequenceId{2});
+  EXPECT_TRUE(first[0] == second[0] && first[1] == second[1] && first[2] != second[2]);
+  EXPECT_EQ(pinned(), 5U);
+  f.release(1);
+  EXPECT_EQ(pinned(), 3U);
+  f.release(2);
+  EXPECT_EQ(pinned(), 0U);
+  EXPECT_EQ(f.ledger->verify(), "");
+}
+
 TEST(LedgerMemory, AdmissionTakesNothingWhenItCannotHaveAll) {
   LedgerFixture f(pool_of(4));
   ASSERT_TRUE(f.admit(1, tokens_from(0, 20), 20));  // 3 of 4 blocks

@@ -1,4 +1,4 @@
-// Ledger: what is found again, and why something is not (A2; cases O-11).
+// Ledger: what is found again, and why something is not (A1, A2; cases O-11).
 #include <gtest/gtest.h>
 
 #include "support/ledger_fixture.h"
@@ -35,7 +35,7 @@ TEST(LedgerReuse, TheNextTurnReusesPromptAndReply) {
   EXPECT_EQ(f.serve(joined(next, tokens_from(950, 5))), 81U);
 }
 
-TEST(LedgerReuse, AHitInsideABlockIsACopyIntoAPrivateBlock) {
+TEST(LedgerReuse, AHitInsideABlockIsACopyIntoAPrivateBlock) {  // A1 copy on write
   LedgerFixture f(pool_of(32));
   f.serve(tokens_from(0, 48));
   const TokenList fork = joined(tokens_from(0, 39), tokens_from(700, 20));
@@ -79,6 +79,18 @@ TEST(LedgerReuse, TheReasonOfAMissSaysWhereTheStoredTextEndsOrDiffers) {
   f.serve(tokens_from(600, 32));
   EXPECT_EQ(f.reason(tokens_from(600, 50)), MissReason::kEnded);
   EXPECT_EQ(f.reason({TokenId{5}}), MissReason::kNone);
+}
+
+TEST(LedgerReuse, AMatchShorterThanTheMinimumIsNoHit) {  // A8 min_match_blocks
+  LedgerFixture f({.block_count = 32, .min_match_blocks = 2});
+  f.serve(tokens_from(0, 40));
+  EXPECT_EQ(f.found(joined(tokens_from(0, 31), tokens_from(900, 30))), 0U);
+  EXPECT_EQ(f.reason(joined(tokens_from(0, 31), tokens_from(900, 30))), MissReason::kShort);
+  EXPECT_EQ(f.serve(joined(tokens_from(0, 31), tokens_from(900, 30))), 0U);
+  EXPECT_EQ(f.found(joined(tokens_from(0, 32), tokens_from(800, 30))), 32U);
+  EXPECT_EQ(f.serve(tokens_from(0, 40)), 39U);
+  EXPECT_EQ(f.reason(tokens_from(700, 40)), MissReason::kCold);
+  EXPECT_EQ(f.ledger->verify(), "");
 }
 
 TEST(LedgerReuse, OfTwoTenantsNeitherSeesWhatTheOtherCached) {

@@ -175,6 +175,8 @@ TEST(ShapeReader, FeaturesThatWouldChangeTheAnswerAreRefusedNotIgnored) {
                  "logit_scale");
   expect_refused(smallest_model("llama").flag("llama.attention.causal", false), Code::kUnsupported,
                  "attention.causal");
+  expect_refused(smallest_model("llama").flag("llama.attention.causal", false), Code::kUnsupported,
+                 "no context of it can be reused");  // A6
   expect_refused(smallest_model("qwen3").text("qwen3.rope.scaling.type", "longrope"),
                  Code::kUnsupported, "longrope");
   expect_refused(smallest_model("llama").tensor("blk.0.attn_sub_norm.weight", {8}),

@@ -18,7 +18,9 @@ using engine::TokenEvent;
 class ScriptedEngine final : public Submitter {
  public:
   Result<RequestId> submit(engine::GenerateRequest /*request*/,
-                           std::shared_ptr<engine::OutputStream> stream) override {
+                           std::shared_ptr<engine::OutputStream> stream,
+                           engine::WhenFull when_full) override {
+    last_when_full = when_full;
     if (refuse_with.has_value()) return *refuse_with;
     const RequestId id{++last_};
     streams[last_] = std::move(stream);
@@ -44,6 +46,7 @@ class ScriptedEngine final : public Submitter {
     streams.at(id)->on_event(event);
   }
 
+  engine::WhenFull last_when_full = engine::WhenFull::kReject;
   std::optional<Error> refuse_with;
   std::map<std::uint64_t, std::shared_ptr<engine::OutputStream>> streams;
   std::vector<std::uint64_t> cancelled;
@@ -66,7 +69,7 @@ class CallTest : public testing::Test {
     prepared.stream = stream;
     prepared.requests.resize(prompts);
     CompletionReplyOptions options;
-    options.stream = stream;
+    options.frame.stream = stream;
     options.prompt_count = static_cast<std::uint32_t>(prompts);
     prepared.reply = std::make_unique<CompletionReply>(options);
     return std::make_unique<Call>(environment_, std::move(prepared), wire,
@@ -103,6 +106,7 @@ TEST_F(CallTest, refusal_by_the_engine_keeps_its_status_also_for_streams) {  // 
     const Call::Step step = make(stream)->step(PeerState::kOpen);
     EXPECT_TRUE(step.done);
     EXPECT_TRUE(step.bytes.starts_with("HTTP/1.1 429 "));
+    EXPECT_EQ(engine_.last_when_full, engine::WhenFull::kReject);
     EXPECT_NE(step.bytes.find("Retry-After: 3\r\n"), std::string::npos);
     EXPECT_NE(step.bytes.find("application/json"), std::string::npos);
   }
@@ -183,6 +187,7 @@ TEST_F(CallTest, many_prompts_run_a_few_at_a_time) {
   engine_.refuse_with = Error{Code::kQueueFull, "full"};
   engine_.finish(1);
   EXPECT_FALSE(call->step(PeerState::kOpen).done);  // tried again later
+  EXPECT_EQ(engine_.last_when_full, engine::WhenFull::kTryLater);
   engine_.refuse_with.reset();
   call->step(PeerState::kOpen);
   EXPECT_EQ(engine_.streams.size(), Call::kMaxInFlight + 1);

@@ -100,7 +100,7 @@ std::string play(Reply& reply, std::vector<TokenEvent> events, std::uint32_t pro
 IdSource ids(1);
 
 TEST(ChatReply, whole_answer_has_usage_cached_tokens_provenance_and_timings) {  // O-43
-  ChatReply reply({.identity = kIdentity}, ids);
+  ChatReply reply({.frame = {.identity = kIdentity}}, ids);
   EXPECT_EQ(play(reply, {text_event("Hel"), text_event("lo"), choice_finished(), finished()}), "");
   const Json json = *parse_json(reply.finish());
   EXPECT_EQ(text_at(json, {"object"}), "chat.completion");
@@ -116,7 +116,7 @@ TEST(ChatReply, whole_answer_has_usage_cached_tokens_provenance_and_timings) {  
 }
 
 TEST(ChatReply, stream_begins_with_the_role_and_has_no_usage_unless_asked) {  // O-19
-  ChatReply reply({.identity = kIdentity, .stream = true}, ids);
+  ChatReply reply({.frame = {.identity = kIdentity, .stream = true}}, ids);
   std::string stream =
       play(reply, {text_event("Hel"), text_event("lo"), choice_finished(), finished()});
   const std::vector<Json> chunks = chunks_of(stream + reply.finish());
@@ -136,7 +136,7 @@ TEST(ChatReply, stream_begins_with_the_role_and_has_no_usage_unless_asked) {  //
 }
 
 TEST(ChatReply, stream_with_usage_has_one_extra_chunk_after_the_finish) {  // O-19
-  ChatReply reply({.identity = kIdentity, .stream = true, .include_usage = true}, ids);
+  ChatReply reply({.frame = {.identity = kIdentity, .stream = true, .include_usage = true}}, ids);
   std::string stream = play(reply, {text_event("a"), choice_finished(), finished()});
   const std::vector<Json> chunks = chunks_of(stream + reply.finish());
   ASSERT_EQ(chunks.size(), 3U);
@@ -147,13 +147,13 @@ TEST(ChatReply, stream_with_usage_has_one_extra_chunk_after_the_finish) {  // O-
 }
 
 TEST(ChatReply, no_new_text_still_gives_every_choice_and_usage) {  // O-13: max_tokens 0
-  ChatReply whole({.identity = kIdentity, .choice_count = 2}, ids);
+  ChatReply whole({.frame = {.identity = kIdentity}, .choice_count = 2}, ids);
   play(whole, {finished()});
   const Json json = *parse_json(whole.finish());
   ASSERT_EQ(at(json, {"choices"}).array()->size(), 2U);
   EXPECT_EQ(text_at(json, {"choices", "1", "message", "content"}), "");
   EXPECT_EQ(text_at(json, {"choices", "1", "finish_reason"}), "length");
-  ChatReply stream({.identity = kIdentity, .stream = true}, ids);
+  ChatReply stream({.frame = {.identity = kIdentity, .stream = true}}, ids);
   play(stream, {finished()});
   EXPECT_EQ(text_at(chunks_of(stream.finish())[0], {"choices", "0", "delta", "role"}), "assistant");
 }
@@ -161,7 +161,7 @@ TEST(ChatReply, no_new_text_still_gives_every_choice_and_usage) {  // O-13: max_
 TEST(ChatReply, logprobs_of_a_stream_sum_to_those_of_the_whole_answer) {  // O-45
   const std::vector<TokenEvent> events = {text_event("a"), text_event(""),    text_event("b"),
                                           text_event(""),  choice_finished(), finished()};
-  ChatReply whole({.identity = kIdentity, .logprobs = true}, ids);
+  ChatReply whole({.frame = {.identity = kIdentity}, .logprobs = true}, ids);
   play(whole, events);
   const Json json = *parse_json(whole.finish());
   EXPECT_EQ(at(json, {"choices", "0", "logprobs", "content"}).array()->size(), 4U);
@@ -169,7 +169,7 @@ TEST(ChatReply, logprobs_of_a_stream_sum_to_those_of_the_whole_answer) {  // O-4
   EXPECT_EQ(
       text_at(json, {"choices", "0", "logprobs", "content", "0", "top_logprobs", "0", "token"}),
       "x");
-  ChatReply stream({.identity = kIdentity, .stream = true, .logprobs = true}, ids);
+  ChatReply stream({.frame = {.identity = kIdentity, .stream = true}, .logprobs = true}, ids);
   std::string text = play(stream, events);
   std::size_t count = 0;
   for (const Json& chunk : chunks_of(text + stream.finish()))
@@ -187,14 +187,15 @@ TEST(ChatReply, streamed_calls_have_their_own_index_and_join_to_the_whole_answer
       text_event("{\"name\":\"put\",\"arguments\":{}}</tool_call>"),
       choice_finished(),
       finished()};
-  ChatReply whole({.identity = kIdentity, .parse_tool_calls = true}, ids);
+  ChatReply whole({.frame = {.identity = kIdentity}, .parse_tool_calls = true}, ids);
   play(whole, events);
   const Json json = *parse_json(whole.finish());
   EXPECT_EQ(text_at(json, {"choices", "0", "finish_reason"}), "tool_calls");
   EXPECT_EQ(text_at(json, {"choices", "0", "message", "content"}), "Wait.");
   EXPECT_EQ(text_at(json, {"choices", "0", "message", "tool_calls", "0", "function", "arguments"}),
             R"({"a": [1, "}"]})");
-  ChatReply stream({.identity = kIdentity, .stream = true, .parse_tool_calls = true}, ids);
+  ChatReply stream({.frame = {.identity = kIdentity, .stream = true}, .parse_tool_calls = true},
+                   ids);
   std::string text = play(stream, events);
   std::vector<std::string> arguments(2), names(2), call_ids(2);
   for (const Json& chunk : chunks_of(text + stream.finish())) {
@@ -219,24 +220,28 @@ TEST(ChatReply, streamed_calls_have_their_own_index_and_join_to_the_whole_answer
 }
 
 TEST(ChatReply, an_answer_of_calls_alone_has_null_content) {  // O-22
-  ChatReply reply({.identity = kIdentity, .parse_tool_calls = true}, ids);
+  ChatReply reply({.frame = {.identity = kIdentity}, .parse_tool_calls = true}, ids);
   play(reply, {text_event("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"),
                choice_finished(), finished()});
   EXPECT_TRUE(at(*parse_json(reply.finish()), {"choices", "0", "message", "content"}).is_null());
 }
 
 TEST(CompletionReply, numbers_choices_through_all_prompts) {
-  CompletionReply reply({.identity = kIdentity, .choice_count = 2, .prompt_count = 2});
+  CompletionReply reply({.frame = {.identity = kIdentity}, .choice_count = 2, .prompt_count = 2});
   play(reply, {text_event("a", 0), text_event("b", 1), finished()}, 0);
   play(reply, {text_event("c", 0), text_event("d", 1), finished()}, 1);
-  const Json json = *parse_json(reply.finish());
+  const std::string body = reply.finish();
+  const Json json = *parse_json(body);
   for (const auto& [index, text] : {std::pair{"0", "a"}, {"1", "b"}, {"2", "c"}, {"3", "d"}})
     EXPECT_EQ(text_at(json, {"choices", index, "text"}), text);
   EXPECT_EQ(number_at(json, {"usage", "prompt_tokens"}), 20);
+  // Timings are those of one request, and so is the speed: 3 tokens in 10 ms.
+  EXPECT_NE(body.find("\"prompt_tokens_computed\":2,\"tokens_per_second\":300"), std::string::npos);
 }
 
 TEST(CompletionReply, echo_puts_the_prompt_and_its_logprobs_in_front) {  // O-45
-  CompletionReply reply({.identity = kIdentity, .top_logprobs = 1, .echo_texts = {"né"}});
+  CompletionReply reply(
+      {.frame = {.identity = kIdentity}, .top_logprobs = 1, .echo_texts = {"né"}});
   TokenEvent end = finished();
   end.prompt_logprobs.push_back({TokenId{5}, "né", std::numeric_limits<float>::quiet_NaN(), {}});
   play(reply, {text_event("a"), choice_finished(), end});
@@ -249,7 +254,7 @@ TEST(CompletionReply, echo_puts_the_prompt_and_its_logprobs_in_front) {  // O-45
 }
 
 TEST(CompletionReply, writes_a_token_that_is_part_of_a_character_as_bytes) {  // O-17, O-45
-  CompletionReply reply({.identity = kIdentity, .top_logprobs = 0});
+  CompletionReply reply({.frame = {.identity = kIdentity}, .top_logprobs = 0});
   TokenEvent event;
   event.logprobs.push_back({TokenId{1}, "\xF0\x9F", -1.0F, {}});
   event.logprobs.push_back({TokenId{2}, "\xA6\x99", -1.0F, {}});
@@ -262,7 +267,7 @@ TEST(CompletionReply, writes_a_token_that_is_part_of_a_character_as_bytes) {  //
 
 TEST(CompletionReply, streams_text_finish_usage_and_done_in_this_order) {  // O-19
   CompletionReply reply(
-      {.identity = kIdentity, .stream = true, .include_usage = true, .choice_count = 2});
+      {.frame = {.identity = kIdentity, .stream = true, .include_usage = true}, .choice_count = 2});
   std::string text =
       play(reply, {text_event("a", 0), choice_finished(FinishReason::kLength, 1),
                    text_event("b", 0), choice_finished(FinishReason::kStop, 0), finished()});

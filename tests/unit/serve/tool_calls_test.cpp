@@ -11,8 +11,8 @@ namespace {
 using Kind = AnswerPiece::Kind;
 
 // "content|[0 name]arguments|..." of a text that arrives in pieces of `size` bytes.
-std::string parse(const std::string& text, std::size_t size) {
-  ToolCallParser parser;
+std::string parse(const std::string& text, std::size_t size, bool calls_only = false) {
+  ToolCallParser parser(calls_only);
   std::string content, calls;
   const auto add = [&](const std::vector<AnswerPiece>& pieces) {
     for (const AnswerPiece& piece : pieces) {
@@ -65,6 +65,19 @@ TEST(ToolCallParser, keeps_what_was_written_of_a_call_that_is_cut_short) {
   expect("<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "|[f]{\"a\":");
   expect("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_c", "|[f]{}");
   expect("<tool_call>{\"name\":\"f\",\"arguments\":{}}}\n</tool_call>", "|[f]{}");
+}
+
+// A forced call may be cut by max_tokens at any byte: no piece of it becomes content.
+TEST(ToolCallParser, gives_no_content_where_only_calls_may_come) {  // O-22
+  const std::string text =
+      "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+  for (std::size_t length = 0; length <= text.size(); ++length)
+    for (const std::size_t size : {1, 3, 1000}) {
+      const std::string got = parse(text.substr(0, length), size, true);
+      EXPECT_TRUE(got.starts_with("|")) << length << " of " << size << ": " << got;
+    }
+  EXPECT_EQ(parse(text, 7, true), "|[f]{\"a\": 1}[g]{}");
 }
 
 }  // namespace

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""The soak: thousands of mixed requests of 16 clients at a time, a third of which go away at a random
+moment, against one server with little memory (O-15, O-16, O-21, O-39, O-43, O-44; A2, A10).
+
+Every answer is judged. Afterwards nothing is held, the figures add up, memory has not grown, known
+prefixes hit, known answers are unchanged, and the server ends as it should.
+
+    soak_test.py --binary build/release/refrain --models .deps/models --generated DIR [--requests N]
+"""
+import argparse
+import collections
+import concurrent.futures
+import re
+import sys
+import time
+
+import http_client
+import soak_traffic
+import texts
+from server_process import Binary, Failed, ServerProcess
+from soak_traffic import CHAT, STATUS_BUSY, TENANTS, TEXT, Traffic, Visit
+
+CLIENTS = 16
+# 1 MiB holds 2700 tokens: blocks are evicted all the time, and admission waits for memory as well as
+# for a place.
+FLAGS = ["--max-running", "8", "--max-queue", "48", "--kv-budget", "1MiB", "--max-context", "1024",
+         "--step-tokens", "128", "--max-tokens", "256"]
+# What may grow between the two measurements although nothing is kept: the allocator's pools, one per
+# thread, each as large as its busiest moment so far (some 100 KiB). 300 bytes left by each request would show.
+MOST_GROWTH_BYTES = 2 << 20
+
+G = {"temperature": 0, "seed": 1}
+PROBES = [(TEXT, {"prompt": texts.lorem(200, seed=77), **G, "max_tokens": 24}),
+          (TEXT, {"prompt": "one two three four five", **G, "max_tokens": 40, "ignore_eos": True}),
+          (CHAT, {"messages": texts.user("hello", system=texts.lorem(90, seed=78)), **G,
+                  "max_tokens": 20})]
+
+
+def headers_of(tenant):
+    return {"Authorization": f"Bearer key-of-{tenant}"}
+
+
+class Soak:
+    def __init__(self, binary, seed):
+        keys = [word for tenant in TENANTS for word in ("--api-key", f"{tenant}=key-of-{tenant}")]
+        self.server = ServerProcess(binary, "tiny", [*FLAGS, *keys])
+        self.outcomes = collections.Counter()
+        self.faults = []
+        self.traffic = Traffic(seed, [(path, body, self.ask(path, body).text)
+                                      for path, body in PROBES])
+
+    # ---- one request
+    def ask(self, path, body, tenant=TENANTS[0], method="POST"):
+        return http_client.exchange(self.server.port, method, path, body, headers_of(tenant))
+
+    def metric(self, name, **labels):
+        total = 0.0
+        for line in self.ask("/metrics", None, method="GET").body.decode().splitlines():
+            found = re.match(r"refrain:(\w+)(\{[^}]*\})? (\S+)$", line)
+            if found and found.group(1) == name and all(
+                    f'{key}="{value}"' in (found.group(2) or "") for key, value in labels.items()):
+                total += float(found.group(3))
+        return total
+
+    def visit(self, visit: Visit):
+        """One client from its first byte to its last."""
+        try:
+            if visit.leaving is not None:
+                self.leave(visit)
+                self.outcomes["left"] += 1
+                return
+            reply = self.ask(visit.path, visit.body, visit.tenant)
+            self.outcomes[reply.status] += 1
+            if reply.status != STATUS_BUSY:
+                visit.judge(reply)
+        except soak_traffic.Wrong as fault:
+            self.faults.append(f"{visit.kind}: {fault}\n{str(visit.body)[:500]}")
+        except Exception as fault:  # a broken connection, or an answer that is no HTTP or no JSON
+            self.faults.append(f"{visit.kind}: {fault!r}\n{str(visit.body)[:500]}")
+
+    def leave(self, visit):
+        connection = http_client.Connection(self.server.port)
+        try:
+            connection.send(http_client.request_bytes(
+                "POST", visit.path, http_client.encode_body(visit.body), headers_of(visit.tenant)))
+            if visit.leaving.after_events:
+                connection.read_reply(
+                    stop=lambda reply: len(reply.events) >= visit.leaving.after_events)
+            elif visit.leaving.after_s:
+                time.sleep(visit.leaving.after_s)
+        finally:
+            connection.close(reset=visit.leaving.reset)
+
+    # ---- all of them
+    def send(self, count):
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+            for _ in clients.map(self.visit, [self.traffic.visit() for _ in range(count)]):
+                if len(self.faults) >= 10:
+                    break
+        if self.faults:
+            raise Failed(f"{len(self.faults)} faults, the first:\n" + "\n\n".join(self.faults[:3]))
+
+    def until(self, what, holds, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise Failed(f"after {seconds} s still not: {what}\n{self.server.stderr()[-1000:]}")
+            time.sleep(0.05)
+
+    def settle(self):
+        """Nothing runs, nothing waits, nothing is held."""
+        for name in ("num_requests_running", "num_requests_waiting"):
+            self.until(f"{name} = 0", lambda name=name: self.metric(name) == 0)
+        for state in ("pinned", "reserved"):
+            self.until(f"no block is {state}",
+                       lambda state=state: self.metric("kv_blocks", state=state) == 0)
+
+    def check(self, what, holds):
+        if not holds:
+            raise Failed(what)
+
+    def check_figures(self, blocks):
+        """Blocks and counters add up."""
+        kept = self.metric("kv_blocks", state="evictable")
+        self.check("free + evictable = all blocks", self.metric("kv_blocks", state="free") + kept == blocks)
+        self.check("something is cached", kept > 0)
+        self.check("blocks were evicted", self.metric("prefix_cache_evicted_blocks_total") > blocks)
+        received, ended = (self.metric(name) for name in ("requests_received_total", "request_success_total"))
+        self.check(f"{received} received, {ended} ended", received == ended)
+        self.check("many were aborted", self.metric("request_success_total", finished_reason="abort") > 0)
+        self.check("no request ended by a fault", self.metric("request_success_total", finished_reason="error") == 0)
+        self.check("hits <= queries", 0 < self.metric("prefix_cache_hits_total") <= self.metric("prefix_cache_queries_total"))
+        self.check("cached + computed = prompt tokens", self.metric("prompt_tokens_total") == self.metric("prompt_tokens_by_source_total"))
+
+    def check_service(self):
+        """It still serves as at the beginning."""
+        self.check("/health", self.ask("/health", None, method="GET").status == 200)
+        for path, body, text in self.traffic.probes:
+            for _ in range(2):
+                reply = self.ask(path, body)
+                self.check(f"{text!r} became {reply.text!r}", reply.text == text)
+            self.check(f"cached {reply.cached} of {reply.prompt_tokens}", reply.cached == reply.prompt_tokens - 1)
+
+    def run(self, count):
+        started = time.monotonic()
+        blocks = self.metric("kv_blocks")
+        early = count * 3 // 10
+        self.send(early)
+        self.settle()
+        files, before = self.server.open_files(), self.server.memory_bytes()
+        self.send(count - early)
+        self.settle()
+        grown = self.server.memory_bytes() - before
+        ends = {reason: int(self.metric("request_success_total", finished_reason=reason))
+                for reason in ("stop", "length", "abort", "rejected")}
+        print(f"{count} requests in {time.monotonic() - started:.0f} s: {dict(self.outcomes)}, ended {ends}; "
+              f"memory after {early}: {before >> 10} KiB, then {grown / 1024:+.0f} KiB", flush=True)
+        self.check_figures(blocks)
+        self.check(f"memory grew by {grown >> 10} KiB", grown < MOST_GROWTH_BYTES)
+        self.until("no file is left open", lambda: self.server.open_files() <= files + 2, 5)
+        self.check_service()
+        self.check("it ends with 0 on SIGTERM", self.server.stop())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--models", required=True)
+    parser.add_argument("--generated", required=True)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    soak = Soak(Binary(options.binary, options.models, options.generated), options.seed)
+    try:
+        soak.run(options.requests)
+    except Failed as fault:
+        print(f"FAILED  {fault}\n{soak.server.stderr()[-2000:]}", flush=True)
+        return 1
+    finally:
+        soak.server.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
