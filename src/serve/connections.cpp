@@ -440,7 +440,7 @@ void Connections::Impl::adopt(int native_socket) {
   core_.count_connections(count);
   if (connection != nullptr) {
     asio::co_spawn(executor, connection->run(connection), asio::detached);
-  } else {
+  } else {  // NOLINTNEXTLINE(bugprone-use-after-move): it went only into a connection that exists
     asio::co_spawn(executor, refuse(std::move(socket)), asio::detached);
   }
 }
