@@ -151,7 +151,7 @@ else
   if [ ! -f build/release/build.ninja ]; then
     cmake --preset release -DREFRAIN_DEPS="$deps" -DREFRAIN_TESTS=OFF > "$deps/logs/configure.log" 2>&1 || { tail -n 30 "$deps/logs/configure.log" >&2; exit 1; }
   fi
-  say "building build/release/refrain (the first time takes a few minutes)"
+  [ -x build/release/refrain ] || say "building build/release/refrain (takes a few minutes)"
   cmake --build --preset release --target refrain >&2
 fi
 exec 9>&-

@@ -19,7 +19,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
     {"bench serve", "", "", "measure a running server: TTFT, TPOT, throughput, cached share"},
     {"eval perplexity", "", "", "score a text file with a model"},
     {"config show", "", "", "print every setting, its value and where it came from"},
-    {"config docs", "", "", "print docs/reference/options.md"},
+    {"config docs", "[PAGE]", "`options` or `metrics`; left out: `options`",
+     "print a page of docs/reference"},
     {"version", "", "", "print the version"},
 });
 

@@ -1,10 +1,14 @@
 // `refrain config show` and `refrain config docs`. Main thread.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/input.h"
+#include "metrics/metrics_document.h"
 
 namespace refrain::cli {
 namespace {
@@ -106,8 +110,15 @@ Exit run_config_show(const Settings& settings, Console& console) {
   return Exit::kOk;
 }
 
-Exit run_config_docs(const Settings& /*settings*/, Console& console) {
-  console.out(options_document());
+Exit run_config_docs(const Settings& settings, Console& console) {
+  const std::vector<std::string>& pages = settings.arguments();
+  const std::string page = pages.empty() ? "options" : pages.front();
+  if (pages.size() > 1 || (page != "options" && page != "metrics")) {
+    return fail(Error{Code::kInvalidArgument, "no such page of docs/reference",
+                      "refrain config docs [options|metrics]"},
+                console);
+  }
+  console.out(page == "metrics" ? metrics::metrics_document() : options_document());
   return Exit::kOk;
 }
 

@@ -157,8 +157,9 @@ ServeBenchReport run_serve_bench(const ServeBenchOptions& options,
   };
   const Tick started = clock.now();
   std::vector<std::thread> clients;
-  for (std::uint32_t i = 0; i < std::min(options.concurrency, options.requests); ++i)
-    clients.emplace_back(client_loop);
+  const std::uint32_t client_count = std::min(options.concurrency, options.requests);
+  clients.reserve(client_count);
+  for (std::uint32_t i = 0; i < client_count; ++i) clients.emplace_back(client_loop);
   for (std::thread& client : clients) client.join();
   report.wall_s = to_seconds(clock.now() - started);
   return report;

@@ -70,7 +70,8 @@ Result<void> BytePairEncoder::add_merges(const TokenTable& table) {
                    "the model file is damaged or was converted wrongly; get or convert it again",
                    "tokenizer.ggml.merges"};
     };
-    if (blank == merge.npos || blank + 1 == merge.size()) return wrong("is not two tokens");
+    if (blank == std::string_view::npos || blank + 1 == merge.size())
+      return wrong("is not two tokens");
     const auto left = table.find(merge.substr(0, blank));
     const auto right = table.find(merge.substr(blank + 1));
     std::string joined(merge.substr(0, blank));

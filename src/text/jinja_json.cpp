@@ -200,6 +200,7 @@ class Writer {
       return {};
     }
     std::vector<const std::pair<Value, Value>*> entries;
+    entries.reserve(dict.entries.size());
     for (const auto& entry : dict.entries) entries.push_back(&entry);
     if (style_.sort_keys) {
       std::stable_sort(entries.begin(), entries.end(), [](const auto* left, const auto* right) {

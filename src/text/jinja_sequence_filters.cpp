@@ -285,7 +285,8 @@ Result<Value> map_one(Interpreter& run, const Value& item, const Arguments& a) {
     ASSIGN_OR_RETURN(const auto given, bind("map", a, {"attribute", "default"}));
     ASSIGN_OR_RETURN(const Value path, required(given, 0, "map"));
     ASSIGN_OR_RETURN(Value found, follow(run, item, path));
-    return found.is_undefined() && given[1].has_value() ? *given[1] : std::move(found);
+    if (found.is_undefined() && given[1].has_value()) return *given[1];
+    return found;
   }
   ASSIGN_OR_RETURN(const Text name, text_argument(a.positional[0], "map"));
   const FilterFunction filter = find_filter(name.bytes());

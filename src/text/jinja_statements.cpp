@@ -97,9 +97,9 @@ Result<Interpreter::Flow> Interpreter::execute_scoped(const Body& body) {
 
 Result<Text> Interpreter::capture(const Body& body) {
   Text outer = std::exchange(output_, Text());
-  Result<Flow> flow = execute_scoped(body);
+  const Result<Flow> flow = execute_scoped(body);
   Text captured = std::exchange(output_, std::move(outer));
-  RETURN_IF_ERROR(flow);
+  if (!flow.ok()) return flow.error();
   return captured;
 }
 
@@ -292,7 +292,7 @@ Result<Value> Interpreter::call_macro(const Macro& macro, const Arguments& argum
       bound.ok() ? execute(macro.definition->body) : Result<Flow>(bound.error());
   Text text = std::exchange(output_, std::move(outer));
   --macro_depth_;
-  RETURN_IF_ERROR(flow);
+  if (!flow.ok()) return flow.error();
   return make_text(std::move(text));
 }
 

@@ -49,7 +49,8 @@ CharClass class_from_icu(char32_t code_point) {
       u_isUWhiteSpace(static_cast<UChar32>(code_point)))
     return CharClass::kSpace;
   constexpr std::u32string_view kSymbols = U"$+<=>^~|";
-  return kSymbols.find(code_point) != kSymbols.npos ? CharClass::kPunctuation : CharClass::kOther;
+  return kSymbols.find(code_point) != std::u32string_view::npos ? CharClass::kPunctuation
+                                                                : CharClass::kOther;
 }
 
 std::array<CharClass, 256> make_latin_classes() {

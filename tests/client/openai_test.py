@@ -247,6 +247,8 @@ def main():
         result = unittest.main(argv=[sys.argv[0], *rest], exit=False).result
         if SERVER.process.poll() is not None:
             sys.exit(f"the server ended:\n{SERVER.stderr()}")
+        if not SERVER.stop():
+            sys.exit(f"the server did not end cleanly:\n{SERVER.stderr()[-4000:]}")
         if KEY in SERVER.stderr():
             sys.exit("the key stands in the log")
         sys.exit(0 if result.wasSuccessful() else 1)

@@ -165,6 +165,16 @@ class Config(unittest.TestCase):
             self.assertEqual(code, 0)
             self.assertNotIn("hush", out + err)
 
+    def test_pages_of_the_reference_go_to_stdout_and_unknown_ones_are_a_usage_error(self):
+        for words, title in (([], "# Options\n"), (["options"], "# Options\n"), (["metrics"], "# Metrics\n")):
+            code, out, err = refrain("config", "docs", *words)
+            self.assertEqual((code, err), (0, ""))
+            self.assertTrue(out.startswith(title))
+        for words in (["metric"], ["metrics", "options"]):
+            code, out, err = refrain("config", "docs", *words)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("hint: refrain config docs [options|metrics]", err)
+
 
 class Usage(unittest.TestCase):
     def test_help_is_on_stdout_with_exit_code_0(self):

@@ -91,6 +91,9 @@ class Case(ProcessStatements, RequestStatements, ParallelStatements):
     def run(self):
         try:
             self.block(case_language.parse(self.path.read_text(encoding="utf-8")))
+            # Every case ends with a clean exit: leaks, and what a sanitizer found, are told there.
+            self.statement = None
+            self.end_servers()
         finally:
             for process in (self.server, self.cold):
                 if process is not None:
