@@ -11,6 +11,7 @@
 #include "cli/input.h"
 #include "cli/runtime.h"
 #include "cli/sequence_runner.h"
+#include "model/core_count.h"
 
 namespace refrain::cli {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 struct Measurement {
   std::uint32_t length = 0;  // prompt tokens or depth
   std::uint32_t tokens = 0;  // computed in the measured time
-  double seconds = 0;        // median over the repeats
+  double seconds = 0;        // median over the repetitions
 };
 
 // Any tokens will do: the work of a row does not depend on them.
@@ -32,7 +33,14 @@ TokenList random_tokens(std::size_t count, std::uint32_t vocabulary_size) {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// As the executor reads it.
+std::uint32_t thread_count(const Settings& settings) {
+  const auto wanted = static_cast<std::uint32_t>(settings.integer("--threads"));
+  return wanted == 0 ? model::physical_core_count() : wanted;
 }
 
 class Bench {
@@ -43,7 +51,7 @@ class Bench {
     ASSIGN_OR_RETURN(bench->compute, Compute::create(std::move(loaded), settings, console));
     const auto step_tokens = static_cast<std::uint32_t>(settings.integer("--step-tokens"));
     ASSIGN_OR_RETURN(bench->runner, SequenceRunner::create(bench->compute, step_tokens));
-    bench->repeats = static_cast<std::size_t>(settings.integer("--repeat"));
+    bench->repetitions = static_cast<std::size_t>(settings.integer("--repetitions"));
     // Threads, buffers and page tables come into being here.
     RETURN_IF_ERROR(bench->runner->begin(16));
     RETURN_IF_ERROR(bench->runner->feed(random_tokens(16, bench->vocabulary_size())));
@@ -53,7 +61,7 @@ class Bench {
   Result<Measurement> prefill(std::uint32_t prompt_tokens) {
     const TokenList tokens = random_tokens(prompt_tokens, vocabulary_size());
     std::vector<double> seconds;
-    for (std::size_t i = 0; i < repeats; ++i) {
+    for (std::size_t i = 0; i < repetitions; ++i) {
       RETURN_IF_ERROR(runner->begin(prompt_tokens));
       const Tick started = clock.now();
       RETURN_IF_ERROR(runner->feed(tokens));
@@ -66,7 +74,7 @@ class Bench {
   Result<Measurement> decode(std::uint32_t depth, std::uint32_t count) {
     const TokenList tokens = random_tokens(depth + count, vocabulary_size());
     std::vector<double> seconds;
-    for (std::size_t i = 0; i < repeats; ++i) {
+    for (std::size_t i = 0; i < repetitions; ++i) {
       RETURN_IF_ERROR(runner->begin(depth + count));
       RETURN_IF_ERROR(runner->feed(std::span(tokens).first(depth)));
       const Tick started = clock.now();
@@ -82,7 +90,7 @@ class Bench {
 
   Compute compute;
   std::unique_ptr<SequenceRunner> runner;
-  std::size_t repeats = 1;
+  std::size_t repetitions = 1;
   SteadyClock clock;
 };
 
@@ -92,9 +100,20 @@ nlohmann::ordered_json header_json(const Bench& bench, const Settings& settings)
           {"parameters", shape.parameter_count},
           {"weight_bytes", shape.weight_bytes},
           {"numerics", bench.compute.executor->numerics()},
-          {"threads", settings.integer("--threads")},
+          {"threads", thread_count(settings)},
+          {"kv_format", settings.text("--kv-format")},
           {"step_tokens", settings.integer("--step-tokens")},
-          {"repeats", bench.repeats}};
+          {"repetitions", bench.repetitions}};
+}
+
+// What the figures below it were measured with.
+std::string header_text(const Bench& bench, const Settings& settings) {
+  const model::Model& model = *bench.compute.loaded.model;
+  return str_cat(bench.compute.loaded.name, ", ", model.quantization(), ", ",
+                 format_bytes(model.shape().weight_bytes), "; ", thread_count(settings),
+                 " threads, KV format ", settings.text("--kv-format"), ", ",
+                 settings.integer("--step-tokens"), " rows a step, median of ", bench.repetitions,
+                 ", ", bench.compute.executor->numerics(), "\n");
 }
 
 std::string table_line(const Measurement& m, double rate, double second_rate) {
@@ -115,7 +134,9 @@ Result<void> bench_prefill(const Settings& settings, Console& console) {
   ASSIGN_OR_RETURN(const auto bench, Bench::create(settings, console));
   const bool as_json = settings.boolean("--json");
   auto rows = nlohmann::ordered_json::array();
-  if (!as_json) console.out("prompt tokens         ms     tokens/s    GFLOP/s\n");
+  if (!as_json)
+    console.out(header_text(*bench, settings) +
+                "prompt tokens         ms     tokens/s    GFLOP/s\n");
   for (const std::uint32_t length : lengths) {
     console.progress(str_cat("prefill of ", length), 0);
     ASSIGN_OR_RETURN(const Measurement m, bench->prefill(length));
@@ -141,7 +162,9 @@ Result<void> bench_decode(const Settings& settings, Console& console) {
   const std::uint64_t per_token = model::kv_bytes_per_token(shape, model::KvFormat::kF16);
   const bool as_json = settings.boolean("--json");
   auto rows = nlohmann::ordered_json::array();
-  if (!as_json) console.out("        depth         ms     tokens/s       GB/s\n");
+  if (!as_json)
+    console.out(header_text(*bench, settings) +
+                "        depth         ms     tokens/s       GB/s\n");
   for (const std::uint32_t depth : depths) {
     console.progress(str_cat("decode at ", depth), 0);
     ASSIGN_OR_RETURN(const Measurement m, bench->decode(depth, count));

@@ -18,6 +18,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
      "measure how fast tokens are generated behind contexts of given lengths"},
     {"bench serve", "", "", "measure a running server: TTFT, TPOT, throughput, cached share"},
     {"eval perplexity", "", "", "score a text file with a model"},
+    {"eval exact", "", "",
+     "prove that cache, chunks, batches, threads and restarts change no bit of an answer"},
     {"config show", "", "", "print every setting, its value and where it came from"},
     {"config docs", "[PAGE]", "`options` or `metrics`; left out: `options`",
      "print a page of docs/reference"},

@@ -34,6 +34,7 @@ Exit run_bench_prefill(const Settings& settings, Console& console);
 Exit run_bench_decode(const Settings& settings, Console& console);
 Exit run_bench_serve(const Settings& settings, Console& console);
 Exit run_eval_perplexity(const Settings& settings, Console& console);
+Exit run_eval_exact(const Settings& settings, Console& console);
 Exit run_version(const Settings& settings, Console& console);
 
 // The whole program; `arguments` without the program's name. Returns the exit code.

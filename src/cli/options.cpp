@@ -14,11 +14,12 @@ using enum OptionKind;
 
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
-    "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity";
+    "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact";
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
+constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact";
 
 constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
@@ -26,7 +27,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--log-level", "log.level", kChoice, "info", "", "debug|info|warn|error|off",
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
-     "run,tokenize,config show,bench prefill,bench decode,bench serve,eval perplexity,version"},
+     "run,tokenize,config show,bench prefill,bench decode,bench serve,eval perplexity,eval exact,"
+     "version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -104,8 +106,9 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "requests that may wait; beyond it clients get 429", "serve", true, "", "", 1, 65536},
     {"--tenant-queue", "engine.tenant_queue", kInteger, "0", "", "",
      "of those, requests of one tenant; 0 = no own limit", "serve", true, "", "", 0, 65536},
-    {"--seed", "engine.seed", kInteger, "0", "", "", "seed of requests that bring none",
-     kEngineUsers, true, "-s", "", 0, 9e15},
+    {"--seed", "engine.seed", kInteger, "0", "", "",
+     "seed of requests that bring none (eval exact: of the trials)", kSeedUsers, true, "-s", "", 0,
+     9e15},
 
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
@@ -166,8 +169,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--depth", "", kText, "0,4096", "tokens", "", "context lengths to measure at", "bench decode"},
     {"--decode-tokens", "", kInteger, "32", "tokens", "", "tokens decoded per measurement",
      "bench decode", true, "", "", 1, 1e5},
-    {"--repeat", "", kInteger, "1", "", "", "measurements per length; the median is reported",
-     "bench prefill,bench decode", true, "", "", 1, 1000},
+    {"--repetitions", "", kInteger, "1", "", "", "measurements per length; the median is reported",
+     "bench prefill,bench decode", true, "--repeat", "", 1, 1000},
     {"--url", "", kText, "http://127.0.0.1:8080", "", "", "server to measure (plain OpenAI API)",
      "bench serve"},
     {"--workload", "", kChoice, "chat", "", "chat|rag|agent|batch|noisy", "shape of the traffic",
@@ -188,6 +191,13 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "", "", 0, 1e6},
     {"--limit", "", kInteger, "0", "tokens", "", "tokens of the file to use; 0 = all",
      "eval perplexity", true, "", "", 0, 1e9},
+    {"--trials", "", kInteger, "20", "", "", "random histories to compare", "eval exact", true, "",
+     "", 1, 1e6},
+    {"--first-trial", "", kInteger, "1", "", "", "number of the first one; to repeat one of a run",
+     "eval exact", true, "", "", 1, 9e15},
+    {"--trial-tokens", "", kInteger, "640", "tokens", "",
+     "computed for the reference of the longest trials; most take an eighth", "eval exact", true,
+     "", "", 2, 1e6},
 });
 
 bool lists(std::string_view commands, std::string_view command) {

@@ -24,6 +24,7 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"bench decode", run_bench_decode},
     {"bench serve", run_bench_serve},
     {"eval perplexity", run_eval_perplexity},
+    {"eval exact", run_eval_exact},
     {"config show", run_config_show},
     {"config docs", run_config_docs},
     {"version", run_version},

@@ -140,6 +140,14 @@ Hash128 Compute::cache_root() const {
                            rope_text(model.shape().rope), "|f16|", executor->numerics()));
 }
 
+std::string_view Compute::exactness() const {
+#if defined(__x86_64__)
+  return "bitwise";
+#else
+  return "token";  // ggml may pair rows there, and no test has run
+#endif
+}
+
 Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, Console& console) {
   auto host = std::make_unique<EngineHost>();
   ASSIGN_OR_RETURN(LoadedModel loaded, LoadedModel::load(settings, console));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -57,6 +58,9 @@ struct Compute {
   static Result<Compute> create(LoadedModel loaded, const Settings& settings, Console& console);
   // Hash of everything of this process that changes the bits of a block.
   Hash128 cache_root() const;
+  // How equal a warm answer is to a cold one: "bitwise" where `refrain eval exact` holds, "token"
+  // where it has not been tried.
+  std::string_view exactness() const;
 };
 
 // Not movable: the engine holds pointers to its neighbours. Members are destroyed in reverse order,

@@ -106,8 +106,8 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
       ", ", compute.sizing.block_count, " blocks of ", compute.block_size, " tokens"));
   console.say(str_cat("cache      exact prefix reuse ", on_off(settings.boolean("--prefix-cache")),
                       ", policy ", settings.text("--cache-policy"), ", KV format ",
-                      settings.text("--kv-format"), ", exactness: token (",
-                      compute.executor->numerics(), ")"));
+                      settings.text("--kv-format"), ", exactness: ",
+                      compute.exactness(), " (", compute.executor->numerics(), ")"));
   console.say(
       str_cat("chat       ",
               compute.loaded.chat_template.has_value()
@@ -160,7 +160,7 @@ Exit run_serve(const Settings& settings, Console& console) {
        .metrics = &(*host)->metrics,
        .clock = &(*host)->clock,
        .model_name = compute.loaded.name,
-       .exactness = "token",
+       .exactness = std::string(compute.exactness()),
        .max_context = compute.sizing.max_context,
        .embedding_dim = compute.loaded.model->shape().embedding_dim,
        .model_aliases = compute.loaded.aliases},

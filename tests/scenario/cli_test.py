@@ -292,10 +292,15 @@ class Measuring(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertEqual([row["prompt_tokens"] for row in report["results"]], [16, 300])
         self.assertTrue(all(row["tokens_per_s"] > 0 for row in report["results"]))
+        self.assertEqual((report["model"], report["kv_format"], report["repetitions"]), ("tiny", "f16", 1))
+        self.assertGreater(report["threads"], 0)
         code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0,100", "--decode-tokens", "4", "--json")
         self.assertEqual([row["depth"] for row in json.loads(out)["results"]], [0, 100])
-        code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0", "--decode-tokens", "4")
-        self.assertEqual(len(out.splitlines()), 2)
+        code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0", "--decode-tokens", "4",
+                               "--repetitions", "2", "--threads", "1")
+        self.assertEqual(len(out.splitlines()), 3)
+        self.assertTrue(out.startswith("tiny, "), out)
+        self.assertIn("; 1 threads, KV format f16, 256 rows a step, median of 2, ", out)
         code, _, err = refrain("bench", "prefill", "--model", "tiny", "--prompt-tokens", "100000")
         self.assertEqual(code, 2)
         self.assertIn("longest context", err)
@@ -307,6 +312,19 @@ class Measuring(unittest.TestCase):
         self.assertEqual(reports[0]["mean_nll"], reports[1]["mean_nll"])
         self.assertGreater(reports[0]["tokens_scored"], 100)
         self.assertEqual(reports[0]["window_tokens"], 64)
+
+    def test_eval_exact_compares_bits_and_says_what_it_covered(self):
+        flags = ["eval", "exact", "--model", "tiny", "--trials", "6", "--seed", "3"]
+        code, out, err = refrain(*flags)
+        self.assertEqual((code, err), (0, ""))
+        self.assertTrue(out.startswith("6 of 6 bitwise equal\n"), out)
+        code, out, _ = refrain(*flags, "--json")
+        report = json.loads(out)
+        self.assertEqual((code, report["trials"], report["equal"], report["failures"]), (0, 6, 6, []))
+        self.assertIn("f16", report["kv_formats"])
+        self.assertGreater(report["coverage"]["rows_compared"], 100)
+        self.assertGreater(report["coverage"]["cached_tokens"], 0)
+        self.assertEqual(refrain(*flags, "--json")[1], out)  # the same trials every time
 
     def test_bench_serve_measures_a_running_server_in_every_workload(self):
         # Long enough for every workload: the tiny vocabulary needs three tokens a word.
