@@ -19,7 +19,7 @@ std::span<const KvFormatName> kv_formats() {
 }
 
 std::vector<ExecutorKind> executor_kinds() {
-  return {{"ggml", model::Executor::create_ggml}};
+  return {{"cpu", model::Executor::create_cpu}, {"ggml", model::Executor::create_ggml}};
 }
 
 Result<ExactReport> check_exactness(const model::Model& model, const text::Tokenizer& tokenizer,

@@ -13,21 +13,35 @@ namespace {
 
 constexpr std::uint32_t kReferenceBlockSize = 16;
 
-// One sequence in an arena of its own, whose blocks it takes in order.
+std::uint32_t blocks_of(std::uint32_t tokens) {
+  return (tokens + kReferenceBlockSize - 1) / kReferenceBlockSize;
+}
+
+// One sequence after the other in an arena of their own; each takes blocks that none has used.
 class ColdRun {
  public:
-  static Result<std::unique_ptr<ColdRun>> create(const ExactSubject& subject, std::uint32_t length,
-                                                 std::uint32_t chunk) {
-    std::unique_ptr<ColdRun> run(new ColdRun(subject, chunk));
-    const std::uint32_t blocks = (length + kReferenceBlockSize - 1) / kReferenceBlockSize;
+  static Result<std::unique_ptr<ColdRun>> create(const ExactSubject& subject,
+                                                 const TrialPlan& plan) {
+    std::uint32_t blocks = 0, longest = 1;
+    for (const TrialTurn& turn : plan.turns) {
+      blocks += blocks_of(turn.length());
+      longest = std::max(longest, turn.prompt_length());
+    }
+    std::unique_ptr<ColdRun> run(new ColdRun(subject, plan.row_by_row ? 1 : longest));
     ASSIGN_OR_RETURN(run->arena_, model::KvArena::create(subject.model->shape(), subject.format,
                                                          kReferenceBlockSize, blocks));
-    ASSIGN_OR_RETURN(
-        run->executor_,
-        subject.make_executor(*subject.model, *run->arena_,
-                              {.thread_count = 1, .max_batch_rows = std::max(chunk, 1U)}));
-    for (std::uint32_t i = 0; i < blocks; ++i) run->table_.push_back(BlockId{i});
+    ASSIGN_OR_RETURN(run->executor_,
+                     subject.make_executor(*subject.model, *run->arena_,
+                                           {.thread_count = 1, .max_batch_rows = run->chunk_}));
     return run;
+  }
+
+  // Another sequence; nothing of the one before is used.
+  void begin(std::uint32_t length) {
+    table_.clear();
+    for (std::uint32_t i = blocks_of(length); i > 0; --i) table_.push_back(BlockId{next_block_++});
+    done_ = 0;
+    logits_.clear();
   }
 
   Result<void> feed(std::span<const TokenId> tokens) {
@@ -74,24 +88,24 @@ class ColdRun {
   std::unique_ptr<model::KvArena> arena_;
   std::unique_ptr<model::Executor> executor_;
   kv::BlockTable table_;
+  std::uint32_t next_block_ = 0;
   std::uint32_t done_ = 0;
   model::BatchOutput output_;
   std::vector<float> logits_;
 };
 
-Result<void> compute_turn(const ExactSubject& subject, const TrialPlan& plan, const TrialTurn& turn,
-                          TokenList prompt, ReferenceBook& book, Findings& findings) {
+Result<void> compute_turn(ColdRun& run, const TrialTurn& turn, TokenList prompt,
+                          ReferenceBook& book, Findings& findings) {
   const std::uint32_t prompt_length = turn.prompt_length();
-  ASSIGN_OR_RETURN(const auto run,
-                   ColdRun::create(subject, turn.length(), plan.row_by_row ? 1 : prompt_length));
+  run.begin(turn.length());
   TokenList tokens = std::move(prompt);
-  RETURN_IF_ERROR(run->feed(tokens));
+  RETURN_IF_ERROR(run.feed(tokens));
   while (tokens.size() < turn.length()) {
-    ASSIGN_OR_RETURN(const TokenId next, run->next_token());
+    ASSIGN_OR_RETURN(const TokenId next, run.next_token());
     tokens.push_back(next);
-    RETURN_IF_ERROR(run->feed(std::span(tokens).last(1)));
+    RETURN_IF_ERROR(run.feed(std::span(tokens).last(1)));
   }
-  book.add({.tokens = std::move(tokens), .prompt_length = prompt_length}, run->logits(), findings);
+  book.add({.tokens = std::move(tokens), .prompt_length = prompt_length}, run.logits(), findings);
   return {};
 }
 
@@ -143,6 +157,7 @@ Result<ReferenceBook> compute_reference(const ExactSubject& subject, const Trial
   ReferenceBook book;
   findings.setting = str_cat("two cold runs, executor ", subject.executor_name, ", KV format ",
                              subject.format_name);
+  ASSIGN_OR_RETURN(const auto run, ColdRun::create(subject, plan));
   for (const TrialTurn& turn : plan.turns) {
     TokenList tokens;
     if (turn.parent) {
@@ -154,7 +169,7 @@ Result<ReferenceBook> compute_reference(const ExactSubject& subject, const Trial
       }
     }
     tokens.insert(tokens.end(), turn.fresh.begin(), turn.fresh.end());
-    RETURN_IF_ERROR(compute_turn(subject, plan, turn, std::move(tokens), book, findings));
+    RETURN_IF_ERROR(compute_turn(*run, turn, std::move(tokens), book, findings));
   }
   return book;
 }

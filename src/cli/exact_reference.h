@@ -1,5 +1,5 @@
-// The reference of `refrain eval exact`: each turn of a trial computed cold and alone, in a fresh
-// arena, on one thread, its prompt in one chunk or row by row and its reply one token after
+// The reference of `refrain eval exact`: each turn of a trial computed cold and alone, in fresh
+// blocks, on one thread, its prompt in one chunk or row by row and its reply one token after
 // another; and the book that keeps the logits of every row. Main thread; the book is read by one
 // thread at a time.
 #pragma once
