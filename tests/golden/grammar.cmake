@@ -5,5 +5,5 @@ if(TARGET refrain_engine)
   target_link_libraries(golden_grammar PRIVATE refrain_engine refrain_options GTest::gtest_main
                         nlohmann_json::nlohmann_json)
   add_test(NAME golden_grammar COMMAND golden_grammar)
-  set_tests_properties(golden_grammar PROPERTIES LABELS "golden" TIMEOUT 60)
+  set_tests_properties(golden_grammar PROPERTIES LABELS "golden" TIMEOUT 600)
 endif()

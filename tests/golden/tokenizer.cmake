@@ -11,7 +11,7 @@ if(TARGET refrain_model)
     add_test(NAME golden_tokenizer_${reference}
       COMMAND "${REFRAIN_PYTHON}" "${CMAKE_CURRENT_LIST_DIR}/tokenizer_test.py" ${reference}
               --program "$<TARGET_FILE:tokenize_texts>" --models "${REFRAIN_DEPS}/models")
-    set_tests_properties(golden_tokenizer_${reference} PROPERTIES LABELS "golden" TIMEOUT 120)
+    set_tests_properties(golden_tokenizer_${reference} PROPERTIES LABELS "golden" TIMEOUT 600)
   endforeach()
   if(TARGET refrain)
     add_test(NAME golden_tokenize_endpoint
