@@ -21,8 +21,9 @@ if(REFRAIN_FUZZ)
   target_compile_options(refrain_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# Files named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set; their module picks
-# one at run time.
+# Files named *_avx512.cpp and *_avx2.cpp are compiled for that instruction set;
+# their module picks one at run time. Where products and sums are fused is said by the source, not
+# left to the compiler, so that kernels of several instruction sets round alike.
 function(refrain_instruction_set_flags)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     foreach(source ${ARGN})

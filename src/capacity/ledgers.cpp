@@ -39,8 +39,11 @@ FourLedgers compute_ledgers(const LedgerInput& input) {
   // 2 x layers x kv_heads x head_dim.
   const std::uint64_t values_per_token = std::uint64_t{input.layer_count} * input.kv_head_count *
                                          (std::uint64_t{input.key_dim} + input.value_dim);
-  ledgers.kv_bytes_per_token = static_cast<std::uint64_t>(
-      std::llround(static_cast<double>(values_per_token) * input.kv_bytes_per_value));
+  ledgers.kv_bytes_per_token =
+      input.kv_bytes_per_token > 0
+          ? input.kv_bytes_per_token
+          : static_cast<std::uint64_t>(std::llround(static_cast<double>(values_per_token) *
+                                                    input.kv_bytes_per_value));
   ledgers.kv_bytes_per_sequence = ledgers.kv_bytes_per_token * input.context_tokens;
   if (input.weight_bytes > 0)
     ledgers.kv_share_of_weights = static_cast<double>(ledgers.kv_bytes_per_sequence) /

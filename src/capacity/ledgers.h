@@ -20,6 +20,7 @@ struct LedgerInput {
   std::uint32_t key_dim = 0;
   std::uint32_t value_dim = 0;
   double kv_bytes_per_value = 2.0;
+  std::uint64_t kv_bytes_per_token = 0;  // as the arena stores it; 0 = from the numbers above
   std::uint64_t memory_bytes = 0;  // the KV budget + weights + activations together
   std::uint64_t activation_bytes = 0;
   std::uint32_t context_tokens = 0;       // of one sequence

@@ -159,7 +159,7 @@ Result<void> bench_decode(const Settings& settings, Console& console) {
   const auto count = static_cast<std::uint32_t>(settings.integer("--decode-tokens"));
   ASSIGN_OR_RETURN(const auto bench, Bench::create(settings, console));
   const model::ModelShape& shape = bench->compute.loaded.model->shape();
-  const std::uint64_t per_token = model::kv_bytes_per_token(shape, model::KvFormat::kF16);
+  const std::uint64_t per_token = model::kv_bytes_per_token(shape, bench->compute.arena->format());
   const bool as_json = settings.boolean("--json");
   auto rows = nlohmann::ordered_json::array();
   if (!as_json)

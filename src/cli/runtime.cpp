@@ -10,7 +10,7 @@ namespace refrain::cli {
 namespace {
 
 // Raised when what a block holds, or how its key is made, changes.
-constexpr std::string_view kBlockFormat = "refrain-block/1";
+constexpr std::string_view kBlockFormat = "refrain-block/2";
 constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
 
 text::SpecialTokens special_tokens(const text::Vocabulary& vocabulary) {
@@ -116,18 +116,19 @@ Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console
 Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
   Compute compute;
   const model::ModelShape& shape = loaded.model->shape();
-  constexpr model::KvFormat kFormat = model::KvFormat::kF16;  // the only choice of --kv-format
+  const model::KvFormat format =
+      settings.text("--kv-format") == "q8" ? model::KvFormat::kQ8 : model::KvFormat::kF16;
   compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
   ASSIGN_OR_RETURN(
       compute.sizing,
       size_kv({.budget_bytes = settings.size("--kv-budget"),
                .available_bytes = available_memory_bytes(),
-               .bytes_per_token = model::kv_bytes_per_token(shape, kFormat),
+               .bytes_per_token = model::kv_bytes_per_token(shape, format),
                .block_size = compute.block_size,
                .wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context")),
                .model_context = loaded.model->max_context()}));
   for (const std::string& note : compute.sizing.notes) console.note(note);
-  ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, kFormat, compute.block_size,
+  ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, format, compute.block_size,
                                                          compute.sizing.block_count));
   ASSIGN_OR_RETURN(compute.executor, make_executor(loaded, *compute.arena, settings, console));
   compute.loaded = std::move(loaded);
@@ -137,7 +138,8 @@ Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Co
 Hash128 Compute::cache_root() const {
   const model::Model& model = *loaded.model;
   return hash_text(str_cat(kBlockFormat, "|", to_hex(model.fingerprint()), "|",
-                           rope_text(model.shape().rope), "|f16|", executor->numerics()));
+                           rope_text(model.shape().rope), "|",
+                           kernels::kv_format_name(arena->format()), "|", executor->numerics()));
 }
 
 std::string_view Compute::exactness() const {

@@ -55,6 +55,7 @@ capacity::LedgerInput ledger_input(const Compute& compute) {
           .kv_head_count = shape.kv_head_count,
           .key_dim = shape.key_dim,
           .value_dim = shape.value_dim,
+          .kv_bytes_per_token = model::kv_bytes_per_token(shape, compute.arena->format()),
           .memory_bytes = compute.arena->bytes() + shape.weight_bytes + scratch,
           .activation_bytes = scratch,
           .context_tokens = compute.sizing.max_context};

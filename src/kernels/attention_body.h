@@ -1,11 +1,13 @@
-// The attention kernel, written once on Vec and compiled once per instruction set; the including
-// file defines REFRAIN_ATTENTION_KERNEL. Read paged_attention.h first.
+// The frame of the attention kernels, compiled once per instruction set: which splits a task has,
+// how the splits of a row are merged, softmax weights. `Reduction` (attention_f16_body.h,
+// attention_q8_body.h) turns one split and some query rows into records. Read paged_attention.h
+// first.
 //
-// A task holds one split of keys (transposed) and values in scratch as FP32 and passes all its
-// query rows over it, four at a time:
+//   record or state of a query row:  value_columns floats of output | maximum | sum
 //
-//   keys    [key_dim][256]     scores[q][key] += query[q][d] * keys[d][key]      d ascending
-//   values  [256][value_dim]   split[q][d]    += weight[q][key] * values[key][d] keys ascending
+// Scores are kept in units of log 2, so that weights are 2^(score - maximum).
+#pragma once
+
 #include <cstddef>
 #include <cstdint>
 
@@ -15,69 +17,141 @@
 namespace refrain::kernels {
 namespace {
 
-static_assert(kDimPadding % kLanes == 0 && kSplitKeys % kDimPadding == 0);
-
-constexpr int kColumns = kLanes == 8 ? 2 : 4;  // vectors per query row held in registers
-constexpr std::uint32_t kColumnFloats = kColumns * kLanes;
 constexpr float kLowest = -3.4028235e38F;
+constexpr float kLog2E = 1.44269504F;
+constexpr std::uint32_t kSplitTiles = kSplitKeys / kTileTokens;
 
-std::uint32_t padded(std::uint32_t dim) {
-  return (dim + kDimPadding - 1) / kDimPadding * kDimPadding;
-}
-std::uint32_t smaller(std::uint32_t a, std::uint32_t b) {
+REFRAIN_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) {
   return a < b ? a : b;
 }
+REFRAIN_INLINE std::uint32_t larger(std::uint32_t a, std::uint32_t b) {
+  return a > b ? a : b;
+}
 
+// Keys [low, high) of a split, those that a row sees; empty if low >= high.
+struct KeyRange {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+};
+
+// Tiles [first, end) of a split.
+struct TileRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+};
+
+// The split at hand: where its tiles lie.
+struct SplitTiles {
+  const std::byte* keys[kSplitTiles];
+  const std::byte* values[kSplitTiles];
+  std::uint32_t count = 0;
+};
+
+// All tiles that some of the rows see.
+REFRAIN_INLINE TileRange tiles_of(const KeyRange* ranges, std::uint32_t count) {
+  std::uint32_t low = kSplitKeys, high = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (ranges[i].low >= ranges[i].high) continue;
+    low = smaller(low, ranges[i].low);
+    high = larger(high, ranges[i].high);
+  }
+  if (low >= high) return {0, 0};
+  return {low / kTileTokens, (high + kTileTokens - 1) / kTileTokens};
+}
+
+// score -> soft_cap * tanh(score / soft_cap), both in units of log 2.
+REFRAIN_INLINE Vec soft_capped(Vec score, float cap) {
+  const Vec e = exp2_nonpositive(absolute(score) * splat(-2.0F / cap));
+  const Vec size = splat(cap * kLog2E) * ((splat(1.0F) - e) / (splat(1.0F) + e));
+  return value_of((bits_of(size) & splat_int(0x7FFFFFFF)) +
+                  (bits_of(score) & splat_int(static_cast<std::int32_t>(0x80000000U))));
+}
+
+inline void soft_cap_scores(float* scores, TileRange tiles, float cap) {
+  for (std::uint32_t t = tiles.first; t < tiles.end; ++t) {
+    store(scores + t * kTileTokens, soft_capped(load(scores + t * kTileTokens), cap));
+  }
+}
+
+// Largest score of the range; NaN is passed over.
+inline float maximum_of(const float* scores, KeyRange range) {
+  Vec top = splat(kLowest);
+  for (std::uint32_t k = range.low / 16 * 16; k < range.high; k += 16) {
+    const auto low = static_cast<std::int32_t>(range.low - k);
+    const auto high = static_cast<std::int32_t>(range.high - k);
+    Vec score = load(scores + k);
+    if (low > 0 || high < 16) score = select_lanes(low, high, score, splat(kLowest));
+    top = max(score, top);
+  }
+  return max_lanes(top);
+}
+
+// Turns the scores of the range into weights 2^(score - maximum), those beside it in the same
+// tiles to zero. Returns the sum: 16 partial sums by key modulo 16, added in one fixed order.
+inline float weigh(float* scores, KeyRange range, float maximum) {
+  const Vec top = splat(maximum);
+  Vec sum = splat(0.0F);
+  for (std::uint32_t k = range.low / 16 * 16; k < range.high; k += 16) {
+    const auto low = static_cast<std::int32_t>(range.low - k);
+    const auto high = static_cast<std::int32_t>(range.high - k);
+    Vec weight = exp2_nonpositive(load(scores + k) - top);
+    if (low > 0 || high < 16) weight = select_lanes(low, high, weight, splat(0.0F));
+    store(scores + k, weight);
+    sum = sum + weight;
+  }
+  return sum_lanes(sum);
+}
+
+// Sets a to 2^a and b to 2^b.
+REFRAIN_INLINE void exp2_of_both(float& a, float& b) {
+  float lanes[kLanes];
+  store(lanes, exp2_nonpositive(select_lanes(0, 8, splat(a), splat(b))));
+  a = lanes[0];
+  b = lanes[8];
+}
+
+template <class Reduction>
 class Task {
  public:
-  Task(const AttentionCall& call, const AttentionTask& task, float* scratch)
+  Task(const AttentionCall& call, const AttentionPlan& plan, const AttentionTask& task,
+       float* scratch)
       : call_(call),
         shape_(call.shape),
+        plan_(plan),
         task_(task),
         sequence_(call.sequences[task.sequence]),
         group_(shape_.head_count / shape_.kv_head_count),
-        value_dim_(padded(shape_.value_dim)) {
-    keys_ = scratch;
-    values_ = keys_ + std::size_t{padded(shape_.key_dim)} * kSplitKeys;
-    scores_ = values_ + std::size_t{value_dim_} * kSplitKeys;
-    state_ = scores_ + std::size_t{kQueryBlock} * kSplitKeys;
-  }
+        query_count_(task.row_count * group_),
+        columns_(call.layout.value_columns),
+        stride_(columns_ + kRecordExtra),
+        parts_(attention_scratch(call.shape)),
+        states_(scratch + parts_.states),
+        scores_(scratch + parts_.scores),
+        reduction_(call, scratch, parts_, query_count_) {}
 
   void run() {
-    const std::uint32_t query_count = task_.row_count * group_;
-    for (std::uint32_t q = 0; q < query_count; ++q) *maximum(q) = *sum(q) = 0.0F;
+    for (std::uint32_t q = 0; q < query_count_; ++q) reduction_.set_query(q, query(q));
     const std::uint32_t last = position(task_.row_count - 1);
-    const std::uint32_t first_key = lowest_key(position(0));
-    for (std::uint32_t start = first_key / kSplitKeys * kSplitKeys; start <= last;
-         start += kSplitKeys) {
-      load_split(start, smaller(kSplitKeys, last + 1 - start));
-      for (std::uint32_t q = 0; q < query_count; q += kQueryBlock) {
-        switch (smaller(kQueryBlock, query_count - q)) {
-          case 4:
-            run_queries<4>(q, start);
-            break;
-          case 3:
-            run_queries<3>(q, start);
-            break;
-          case 2:
-            run_queries<2>(q, start);
-            break;
-          default:
-            run_queries<1>(q, start);
-            break;
-        }
-      }
+    const std::uint32_t begin = larger(task_.first_split, lowest_key(position(0)) / kSplitKeys);
+    const std::uint32_t end = smaller(task_.end_split, last / kSplitKeys + 1);
+    const bool shared = task_.share != kNoShare;
+    if (!shared) clear_states();
+    for (std::uint32_t split = begin; split < end; ++split) run_split(split, last, shared);
+    if (shared) {
+      if (!end_shared_task(plan_, task_.share)) return;
+      merge_shared();
     }
-    for (std::uint32_t q = 0; q < query_count; ++q) write_output(q);
+    for (std::uint32_t q = 0; q < query_count_; ++q) write_output(q);
+    if (call_.mass == nullptr) return;
+    for (std::uint32_t row = 0; row < task_.row_count; ++row) {
+      if (call_.mass[task_.first_row + row] != nullptr) write_mass(row);
+    }
   }
 
  private:
-  // State of query q: value_dim_ floats of output, then maximum and sum.
-  float* output(std::uint32_t q) const {
-    return state_ + std::size_t{q} * (value_dim_ + kDimPadding);
-  }
-  float* maximum(std::uint32_t q) const { return output(q) + value_dim_; }
-  float* sum(std::uint32_t q) const { return output(q) + value_dim_ + 1; }
+  float* state(std::uint32_t q) const { return states_ + std::size_t{q} * stride_; }
+  float& maximum(float* record) const { return record[columns_]; }
+  float& sum(float* record) const { return record[columns_ + 1]; }
 
   std::uint32_t position(std::uint32_t row) const {
     return static_cast<std::uint32_t>(call_.positions[task_.first_row + row]);
@@ -85,223 +159,132 @@ class Task {
   std::uint32_t lowest_key(std::uint32_t at) const {
     return shape_.window > 0 && at >= shape_.window ? at + 1 - shape_.window : 0;
   }
+  std::size_t head(std::uint32_t q) const { return task_.kv_head * group_ + q % group_; }
   const float* query(std::uint32_t q) const {
     const std::size_t row = task_.first_row + q / group_;
-    const std::size_t head = task_.kv_head * group_ + q % group_;
-    return call_.query + (row * shape_.head_count + head) * shape_.key_dim;
+    return call_.query + (row * shape_.head_count + head(q)) * shape_.key_dim;
   }
-  std::size_t slot(std::uint32_t key) const {
-    return std::size_t{static_cast<std::uint32_t>(sequence_.blocks[key / call_.block_size])} *
-               call_.block_size +
-           key % call_.block_size;
-  }
-
-  // kLanes halves of one head from dimension d on; zeros beyond the head's dimensions.
-  static Vec load_head(const std::uint16_t* head, std::uint32_t d, std::uint32_t dim) {
-    if (d + kLanes <= dim) return load_half(head + d);
-    std::uint16_t part[kLanes] = {};
-    for (std::uint32_t i = d; i < dim; ++i) part[i - d] = head[i];
-    return load_half(part);
+  // What query row q sees of the split that starts at key `start`.
+  KeyRange range(std::uint32_t q, std::uint32_t start) const {
+    const std::uint32_t at = position(q / group_), lowest = lowest_key(at);
+    const std::uint32_t high = at >= start ? smaller(at + 1 - start, kSplitKeys) : 0;
+    const std::uint32_t low = lowest > start ? smaller(lowest - start, kSplitKeys) : 0;
+    return low < high ? KeyRange{low, high} : KeyRange{0, 0};
   }
 
-  // Brings keys [start, start + count) and their values into scratch; the rest of the split up to
-  // whole columns is zero.
-  void load_split(std::uint32_t start, std::uint32_t count) {
-    const std::size_t key_row = std::size_t{shape_.kv_head_count} * shape_.key_dim;
-    const std::size_t value_row = std::size_t{shape_.kv_head_count} * shape_.value_dim;
-    const std::uint16_t* heads[kLanes];
-    const std::uint32_t end = (count + kColumnFloats - 1) / kColumnFloats * kColumnFloats;
-    for (std::uint32_t k = 0; k < end; k += kLanes) {
-      for (int i = 0; i < kLanes; ++i) {
-        const bool valid = k + i < count;
-        const std::size_t at = valid ? slot(start + k + i) : 0;
-        heads[i] = valid ? call_.keys + at * key_row + std::size_t{task_.kv_head} * shape_.key_dim
-                         : nullptr;
-        const std::uint16_t* value =
-            call_.values + at * value_row + std::size_t{task_.kv_head} * shape_.value_dim;
-        for (std::uint32_t d = 0; d < value_dim_; d += kLanes) {
-          store(values_ + std::size_t{k + i} * value_dim_ + d,
-                valid ? load_head(value, d, shape_.value_dim) : Vec{});
-        }
-      }
-      for (std::uint32_t d = 0; d < shape_.key_dim; d += kLanes) {
-        Vec tile[kLanes];
-        for (int i = 0; i < kLanes; ++i) {
-          tile[i] = heads[i] != nullptr ? load_head(heads[i], d, shape_.key_dim) : Vec{};
-        }
-        transpose(tile);
-        for (int i = 0; i < kLanes; ++i)
-          store(keys_ + std::size_t{d + i} * kSplitKeys + k, tile[i]);
-      }
+  // Where the tiles of keys [start, last] lie, those of one split.
+  SplitTiles find_tiles(std::uint32_t start, std::uint32_t last) const {
+    SplitTiles tiles;
+    const std::byte* head_at = call_.kv + task_.kv_head * call_.layout.head_bytes;
+    const std::uint32_t end = smaller(last + 1, start + kSplitKeys);
+    for (std::uint32_t key = start; key < end; key += kTileTokens) {
+      const auto block = static_cast<std::uint32_t>(sequence_.blocks[key / call_.block_size]);
+      const std::size_t tile =
+          (std::size_t{block} * call_.block_size + key % call_.block_size) / kTileTokens;
+      tiles.keys[tiles.count] = head_at + tile * call_.layout.key_tile_bytes;
+      tiles.values[tiles.count++] =
+          head_at + call_.layout.values_at + tile * call_.layout.value_tile_bytes;
     }
+    return tiles;
   }
 
-  // Scores of `Count` query rows for keys [0, end) of the split.
-  template <int Count>
-  void score(std::uint32_t first_query, std::uint32_t end) {
-    const float* rows[Count];
-    for (int r = 0; r < Count; ++r) rows[r] = query(first_query + r);
-    for (std::uint32_t k = 0; k < end; k += kColumnFloats) {
-      Vec total[Count][kColumns] = {};
-      const float* column = keys_ + k;
-      for (std::uint32_t d = 0; d < shape_.key_dim; ++d, column += kSplitKeys) {
-        for (int r = 0; r < Count; ++r) {
-          const Vec q = splat(rows[r][d]);
-          for (int c = 0; c < kColumns; ++c) {
-            total[r][c] = multiply_add(q, load(column + c * kLanes), total[r][c]);
-          }
-        }
-      }
-      for (int r = 0; r < Count; ++r) {
-        for (int c = 0; c < kColumns; ++c) {
-          store(scores_ + r * kSplitKeys + k + c * kLanes, total[r][c] * shape_.scale);
-        }
+  void clear_states() {
+    for (std::uint32_t q = 0; q < query_count_; ++q) sum(state(q)) = 0.0F;
+  }
+
+  // Reduces one split for all query rows; a shared task keeps the records for whoever ends last.
+  void run_split(std::uint32_t split, std::uint32_t last, bool shared) {
+    const std::uint32_t start = split * kSplitKeys;
+    const SplitTiles tiles = find_tiles(start, last);
+    reduction_.begin_split(tiles);
+    for (std::uint32_t first = 0; first < query_count_; first += kQueryGroup) {
+      const std::uint32_t count = smaller(kQueryGroup, query_count_ - first);
+      KeyRange ranges[kQueryGroup];
+      for (std::uint32_t i = 0; i < count; ++i) ranges[i] = range(first + i, start);
+      float* records = shared ? shared_record(split, first) : reduction_.records();
+      reduction_.reduce(first, count, ranges, records);
+      if (shared) continue;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        if (ranges[i].low < ranges[i].high) merge(state(first + i), records + i * stride_);
       }
     }
   }
 
-  // Turns the scores of keys [low, high) into weights e^(score - maximum), all others to zero.
-  // Returns the sum of the weights: 16 partial sums by key modulo 16, added in one fixed order.
-  static float weigh(float* scores, std::uint32_t low, std::uint32_t high, std::uint32_t end,
-                     float* split_maximum) {
-    IntVec index;
-    for (int i = 0; i < kLanes; ++i) index[i] = i;
-    const auto inside = [&](std::uint32_t k) {
-      const IntVec key = index + static_cast<std::int32_t>(k);
-      return (key >= static_cast<std::int32_t>(low)) & (key < static_cast<std::int32_t>(high));
-    };
-    Vec top = splat(kLowest);
-    for (std::uint32_t k = 0; k < end; k += kLanes) {
-      top = max(inside(k) ? load(scores + k) : splat(kLowest), top);
-    }
-    float maximum = top[0];
-    for (int i = 1; i < kLanes; ++i) maximum = top[i] > maximum ? top[i] : maximum;
-    constexpr int kParts = 16 / kLanes;
-    Vec part[kParts] = {};
-    for (std::uint32_t k = 0; k < end; k += 16) {
-      for (int j = 0; j < kParts; ++j) {
-        float* at = scores + k + j * kLanes;
-        const Vec weight = exp_nonpositive(load(at) - maximum);
-        const Vec kept = inside(k + j * kLanes) ? weight : Vec{};
-        store(at, kept);
-        part[j] += kept;
-      }
-    }
-    float sums[16];
-    for (int j = 0; j < kParts; ++j) store(sums + j * kLanes, part[j]);
-    for (int width = 8; width > 0; width /= 2) {
-      for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
-    }
-    *split_maximum = maximum;
-    return sums[0];
+  float* shared_record(std::uint32_t split, std::uint32_t q) const {
+    return plan_.partials.data() + plan_.shares[task_.share].partials_at +
+           (std::size_t{split} * query_count_ + q) * stride_;
   }
 
-  // Adds a split's weighted values to the running output of `Count` rows, for `Columns` vectors
-  // from dimension d on. Each row first reduces the split from scratch.
-  template <int Count, int Columns>
-  void add_values(std::uint32_t first_query, std::uint32_t d, std::uint32_t begin,
-                  std::uint32_t end, const float* old_factor, const float* new_factor) {
-    Vec total[Count][Columns] = {};
-    for (std::uint32_t k = begin; k < end; ++k) {
-      const float* value = values_ + std::size_t{k} * value_dim_ + d;
-      for (int r = 0; r < Count; ++r) {
-        const Vec weight = splat(scores_[r * kSplitKeys + k]);
-        for (int c = 0; c < Columns; ++c) {
-          total[r][c] = multiply_add(weight, load(value + c * kLanes), total[r][c]);
-        }
-      }
-    }
-    for (int r = 0; r < Count; ++r) {
-      if (new_factor[r] == 0.0F) continue;  // no key of this split is visible to the row
-      float* out = output(first_query + r) + d;
-      for (int c = 0; c < Columns; ++c) {
-        Vec merged = total[r][c] * new_factor[r];
-        // The first split of a row finds no output to scale.
-        if (old_factor[r] != 0.0F) {
-          merged = multiply_add(load(out + c * kLanes), splat(old_factor[r]), merged);
-        }
-        store(out + c * kLanes, merged);
+  void merge_shared() {
+    clear_states();
+    for (std::uint32_t q = 0; q < query_count_; ++q) {
+      const std::uint32_t at = position(q / group_);
+      for (std::uint32_t split = lowest_key(at) / kSplitKeys; split <= at / kSplitKeys; ++split) {
+        merge(state(q), shared_record(split, q));
       }
     }
   }
 
-  template <int Count>
-  void run_queries(std::uint32_t first_query, std::uint32_t start) {
-    std::uint32_t low[Count], high[Count];
-    std::uint32_t begin = kSplitKeys, end = 0;
-    for (int r = 0; r < Count; ++r) {
-      const std::uint32_t at = position((first_query + r) / group_);
-      const std::uint32_t lowest = lowest_key(at);
-      low[r] = lowest > start ? smaller(lowest - start, kSplitKeys) : 0;
-      high[r] = at >= start ? smaller(at + 1 - start, kSplitKeys) : 0;
-      if (low[r] >= high[r]) continue;
-      begin = smaller(begin, low[r]);
-      end = high[r] > end ? high[r] : end;
+  // Merges a split's record into the state. A sum of zero marks a row that has seen no key yet.
+  void merge(float* state, float* record) const {
+    const bool first = sum(state) == 0.0F;
+    const float larger_maximum =
+        first || maximum(record) > maximum(state) ? maximum(record) : maximum(state);
+    float new_factor = maximum(record) - larger_maximum;
+    float old_factor = first ? 0.0F : maximum(state) - larger_maximum;
+    exp2_of_both(new_factor, old_factor);
+    for (std::uint32_t d = 0; d < columns_; d += kLanes) {
+      Vec merged = load(record + d) * splat(new_factor);
+      if (!first) merged = multiply_add(load(state + d), splat(old_factor), merged);
+      store(state + d, merged);
     }
-    if (begin >= end) return;
-    score<Count>(first_query, end);
-    float old_factor[Count], new_factor[Count];
-    const std::uint32_t whole = (end + kDimPadding - 1) / kDimPadding * kDimPadding;
-    for (int r = 0; r < Count; ++r) {
-      float split_maximum = 0.0F;
-      const float split_sum =
-          weigh(scores_ + r * kSplitKeys, low[r], high[r], whole, &split_maximum);
-      merge_factors(first_query + r, low[r] < high[r], split_maximum, split_sum, &old_factor[r],
-                    &new_factor[r]);
-    }
-    std::uint32_t d = 0;
-    for (; d + kColumnFloats <= value_dim_; d += kColumnFloats) {
-      add_values<Count, kColumns>(first_query, d, begin, end, old_factor, new_factor);
-    }
-    for (; d < value_dim_; d += kLanes) {
-      add_values<Count, 1>(first_query, d, begin, end, old_factor, new_factor);
-    }
-  }
-
-  // Merges a split into the running maximum and sum; the factors scale output and split. A sum of
-  // zero marks a row that has seen no key yet.
-  void merge_factors(std::uint32_t q, bool visible, float split_maximum, float split_sum,
-                     float* old_factor, float* new_factor) {
-    *old_factor = 1.0F;
-    *new_factor = 0.0F;
-    if (!visible) return;
-    float& running_maximum = *maximum(q);
-    float& running_sum = *sum(q);
-    const bool first = running_sum == 0.0F;
-    const float merged = first || split_maximum > running_maximum ? split_maximum : running_maximum;
-    *old_factor = first ? 0.0F : exp_nonpositive(splat(running_maximum - merged))[0];
-    *new_factor = exp_nonpositive(splat(split_maximum - merged))[0];
-    const Vec total =
-        multiply_add(splat(running_sum), splat(*old_factor), splat(split_sum) * splat(*new_factor));
-    running_sum = total[0];
-    running_maximum = merged;
+    float total = sum(record) * new_factor;
+    if (!first) total += sum(state) * old_factor;
+    sum(state) = total;
+    maximum(state) = larger_maximum;
   }
 
   void write_output(std::uint32_t q) const {
     const std::size_t row = task_.first_row + q / group_;
-    const std::size_t head = task_.kv_head * group_ + q % group_;
-    float* out = call_.output + (row * shape_.head_count + head) * shape_.value_dim;
-    const float inverse = 1.0F / *sum(q);
-    for (std::uint32_t d = 0; d < shape_.value_dim; ++d) out[d] = output(q)[d] * inverse;
+    float* out = call_.output + (row * shape_.head_count + head(q)) * shape_.value_dim;
+    const float inverse = 1.0F / sum(state(q));
+    for (std::uint32_t d = 0; d < shape_.value_dim; ++d) out[d] = state(q)[d] * inverse;
+  }
+
+  // Computes the scores of one row again and adds up the final weights of its query heads.
+  void write_mass(std::uint32_t row) {
+    const std::uint32_t at = position(row);
+    float* mass = call_.mass[task_.first_row + row] + task_.kv_head * call_.mass_stride;
+    for (std::uint32_t key = 0; key <= at; ++key) mass[key] = 0.0F;
+    for (std::uint32_t split = lowest_key(at) / kSplitKeys; split <= at / kSplitKeys; ++split) {
+      const std::uint32_t start = split * kSplitKeys;
+      const SplitTiles tiles = find_tiles(start, at);
+      for (std::uint32_t q = row * group_; q < (row + 1) * group_; ++q) {
+        const KeyRange keys = range(q, start);
+        reduction_.score_one(q, tiles, tiles_of(&keys, 1));
+        weigh(scores_, keys, maximum(state(q)));
+        const float inverse = 1.0F / sum(state(q));
+        for (std::uint32_t k = keys.low; k < keys.high; ++k) {
+          mass[start + k] += scores_[k] * inverse;
+        }
+      }
+    }
   }
 
   const AttentionCall& call_;
   const AttentionShape& shape_;
+  const AttentionPlan& plan_;
   const AttentionTask& task_;
   const AttentionSequence& sequence_;
-  const std::uint32_t group_;
-  const std::uint32_t value_dim_;  // padded
-  float* keys_ = nullptr;
-  float* values_ = nullptr;
-  float* scores_ = nullptr;
-  float* state_ = nullptr;
+  const std::uint32_t group_;        // query heads of a KV head
+  const std::uint32_t query_count_;  // rows x group
+  const std::uint32_t columns_;
+  const std::uint32_t stride_;  // floats of a record
+  const AttentionScratch parts_;
+  float* const states_;
+  float* const scores_;
+  Reduction reduction_;
 };
 
 }  // namespace
-
-void REFRAIN_ATTENTION_KERNEL(const AttentionCall& call, const AttentionTask& task,
-                              float* scratch) {
-  Task(call, task, scratch).run();
-}
-
 }  // namespace refrain::kernels

@@ -1,22 +1,56 @@
-// The compiled variants of the attention kernel; kernels/ only. Each is attention_body.h compiled
-// for one instruction set (files named *_avx512.cpp and *_avx2.cpp get their flags from CMake).
+// The compiled variants of the kernels for one instruction set each; kernels/ only. The bodies
+// (attention_*_body.h, kv_store_body.h) are compiled by files named for their instruction set,
+// which get their flags from CMake.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "kernels/cpu_kernels.h"
 #include "kernels/paged_attention.h"
 
 namespace refrain::kernels {
 
-inline constexpr std::uint32_t kDimPadding = 16;  // head dims are padded to this in scratch
-inline constexpr std::uint32_t kQueryBlock = 4;   // query rows held in registers together
+inline constexpr std::uint32_t kQueryGroup = 24;   // query rows reduced together over a split
+inline constexpr std::uint32_t kRecordExtra = 16;  // floats of a record behind its columns
 
-using AttentionKernel = void(const AttentionCall& call, const AttentionTask& task, float* scratch);
+// Where the parts of a task's scratch begin, in floats; each aligned to 64 bytes.
+struct AttentionScratch {
+  std::size_t queries = 0;  // packed for the kernel
+  std::size_t scores = 0;   // [kQueryGroup][kSplitKeys]
+  std::size_t weights = 0;  // q8: two bytes for each score
+  std::size_t records = 0;  // [kQueryGroup] of the split at hand
+  std::size_t states = 0;   // [queries of a task] merged so far
+  std::size_t keys = 0;     // f16: one split as floats
+  std::size_t values = 0;   // f16: one split as floats
+  std::size_t total = 0;
+};
+AttentionScratch attention_scratch(const AttentionShape& shape);
 
-AttentionKernel run_attention_portable;
+// Takes one from `pending`; true for the last task of a share, which then sees what the others
+// wrote, and has set the count for the next layer.
+bool end_shared_task(const AttentionPlan& plan, std::uint32_t share);
+
+using AttentionKernel = void(const AttentionCall& call, const AttentionPlan& plan,
+                             const AttentionTask& task, float* scratch);
+using StoreKernel = void(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
+                         std::size_t count, const float* keys, const float* values);
+
+AttentionKernel run_attention_f16_portable, run_attention_q8_portable;
+StoreKernel store_kv_rows_portable;
 #if defined(__x86_64__)
-AttentionKernel run_attention_avx2;
-AttentionKernel run_attention_avx512;
+AttentionKernel run_attention_f16_avx2, run_attention_q8_avx2;
+AttentionKernel run_attention_f16_avx512, run_attention_q8_avx512;
+StoreKernel store_kv_rows_avx2, store_kv_rows_avx512;
 #endif
+
+struct AttentionVariant {
+  InstructionSet set = InstructionSet::kPortable;
+  AttentionKernel* kernel = nullptr;
+  StoreKernel* store = nullptr;
+};
+// All that this processor can run, the fastest last.
+std::vector<AttentionVariant> attention_variants(KvFormat format);
 
 }  // namespace refrain::kernels

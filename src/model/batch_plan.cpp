@@ -35,7 +35,7 @@ void check_batch([[maybe_unused]] const Batch& batch, [[maybe_unused]] std::uint
 }  // namespace
 
 Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
-                               std::uint32_t block_size) {
+                               std::uint32_t block_size, std::uint32_t thread_count) {
   check_batch(batch, block_size);
   tokens.clear();
   positions.clear();
@@ -63,9 +63,9 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
     }
     ++sequences.back().row_count;
   }
-  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count,   shape.key_dim,
-                                          shape.value_dim,  shape.attention_scale, 0};
-  kernels::plan_attention(sequences, positions.data(), attention, tasks);
+  const kernels::AttentionShape attention_shape{
+      shape.head_count, shape.kv_head_count, shape.key_dim, shape.value_dim, shape.attention_scale};
+  kernels::plan_attention(sequences, positions.data(), attention_shape, thread_count, attention);
   return {};
 }
 

@@ -21,11 +21,13 @@ struct BatchPlan {
   std::vector<std::uint32_t> logit_rows;   // indices into `selected`
   std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
   std::vector<kernels::AttentionSequence> sequences;
-  std::vector<kernels::AttentionTask> tasks;
+  kernels::AttentionPlan attention;
 
   // kInternal if a token is not in the vocabulary (the engine checks requests; operators would
   // abort). Everything else that is wrong with a batch is our own bug.
-  Result<void> assign(const Batch& batch, const ModelShape& shape, std::uint32_t block_size);
+  // Attention is cut into tasks for `thread_count` threads.
+  Result<void> assign(const Batch& batch, const ModelShape& shape, std::uint32_t block_size,
+                      std::uint32_t thread_count);
   // A plan of this many rows that all want logits, to measure memory with.
   static BatchPlan largest(std::uint32_t row_count);
 };

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "ggml.h"
-#include "model/kv_arena_impl.h"
+#include "kernels/kv_rows.h"
 
 namespace refrain::model {
 namespace {
@@ -39,8 +39,8 @@ CpuInterpreter::CpuInterpreter(const ModelShape& shape, KvArena& arena,
                                const kernels::CpuKernels& kernels, WorkerTeam& team,
                                const PackedWeights& packed)
     : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed) {
-  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count,   shape.key_dim,
-                                          shape.value_dim,  shape.attention_scale, 0};
+  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count, shape.key_dim,
+                                          shape.value_dim, shape.attention_scale};
   const std::size_t bytes = std::max(kernels::attention_scratch_floats(attention) * sizeof(float),
                                      kernels::linear_scratch_bytes());
   scratch_stride_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -186,19 +186,9 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
 
 void CpuInterpreter::store_kv(const CpuOperation& operation, std::uint32_t first,
                               std::uint32_t last) {
-  const KvArena::Impl::Layer& side = arena_.impl().layer(operation.attention.layer);
-  for (std::uint32_t row = first; row < last; ++row) {
-    const auto slot = static_cast<std::size_t>(plan_->slots[row]);
-    ggml_fp32_to_fp16_row(row_of(operation.a, row),
-                          reinterpret_cast<ggml_fp16_t*>(static_cast<std::byte*>(side.keys->data) +
-                                                         slot * side.keys->nb[1]),
-                          side.keys->ne[0]);
-    ggml_fp32_to_fp16_row(
-        row_of(operation.b, row),
-        reinterpret_cast<ggml_fp16_t*>(static_cast<std::byte*>(side.values->data) +
-                                       slot * side.values->nb[1]),
-        side.values->ne[0]);
-  }
+  kernels::store_kv_rows(arena_.layout(), arena_.layer(operation.attention.layer),
+                         plan_->slots.data() + first, last - first, row_of(operation.a, first),
+                         row_of(operation.b, first));
 }
 
 void CpuInterpreter::run_products(const CpuStep& step) {
@@ -247,21 +237,26 @@ void CpuInterpreter::multiply(const CpuOperation& operation, std::uint32_t first
 }
 
 void CpuInterpreter::run_attention(const CpuOperation& operation) {
-  const KvArena::Impl::Layer& side = arena_.impl().layer(operation.attention.layer);
   kernels::AttentionCall call;
-  call.shape = {shape_.head_count, shape_.kv_head_count,      shape_.key_dim,
-                shape_.value_dim,  operation.attention.scale, operation.attention.window};
+  call.shape = {shape_.head_count,
+                shape_.kv_head_count,
+                shape_.key_dim,
+                shape_.value_dim,
+                operation.attention.scale,
+                operation.attention.window,
+                operation.attention.soft_cap};
+  call.layout = arena_.layout();
+  call.kv = arena_.layer(operation.attention.layer);
   call.query = floats(operation.a);
   call.output = floats(operation.result);
-  call.keys = static_cast<const std::uint16_t*>(side.keys->data);
-  call.values = static_cast<const std::uint16_t*>(side.values->data);
   call.positions = plan_->positions.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
   auto task = [&](std::uint32_t index, std::uint32_t thread) {
-    kernels::run_attention(call, plan_->tasks[index], reinterpret_cast<float*>(scratch_of(thread)));
+    kernels::run_attention(call, plan_->attention, index,
+                           reinterpret_cast<float*>(scratch_of(thread)));
   };
-  team_.run(static_cast<std::uint32_t>(plan_->tasks.size()), task);
+  team_.run(static_cast<std::uint32_t>(plan_->attention.tasks.size()), task);
 }
 
 }  // namespace refrain::model

@@ -43,7 +43,8 @@ class CpuExecutor final : public Executor {
     output.logits.clear();
     output.hidden.clear();
     if (batch.rows.empty()) return {};
-    RETURN_IF_ERROR(plan_.assign(batch, model_.shape(), arena_.block_size()));
+    RETURN_IF_ERROR(
+        plan_.assign(batch, model_.shape(), arena_.block_size(), team_->thread_count()));
     operators_.begin(plan_);
     forward(model_.shape(), model_.weights(), operators_);
     return operators_.run(output);
@@ -53,7 +54,7 @@ class CpuExecutor final : public Executor {
 
   // Products and row operations give the same bits on every instruction set; attention does not.
   std::string numerics() const override {
-    return std::string("cpu/1; attention/1 ") + kernels::attention_variant();
+    return "cpu/1; " + kernels::attention_numerics(arena_.format());
   }
 
   std::uint32_t max_batch_rows() const override { return options_.max_batch_rows; }

@@ -35,7 +35,8 @@ class GgmlExecutor final : public Executor {
     output.logits.clear();
     output.hidden.clear();
     if (batch.rows.empty()) return {};
-    RETURN_IF_ERROR(plan_.assign(batch, model_.shape(), arena_.block_size()));
+    RETURN_IF_ERROR(
+        plan_.assign(batch, model_.shape(), arena_.block_size(), operators_->thread_count()));
     operators_->begin(plan_);
     forward(model_.shape(), model_.weights(), *operators_);
     return operators_->run(output);
@@ -44,8 +45,8 @@ class GgmlExecutor final : public Executor {
   void copy_rows(const kv::BlockCopy& copy) override { arena_.copy_rows(copy); }
 
   std::string numerics() const override {
-    return "ggml-cpu-ref/2 " + ggml_instruction_set() + "; attention/1 " +
-           kernels::attention_variant();
+    return "ggml-cpu-ref/2 " + ggml_instruction_set() + "; " +
+           kernels::attention_numerics(arena_.format());
   }
 
   std::uint32_t max_batch_rows() const override { return options_.max_batch_rows; }
@@ -65,7 +66,6 @@ class GgmlExecutor final : public Executor {
 Result<std::unique_ptr<Executor>> Executor::create_ggml(const Model& model, KvArena& arena,
                                                         const ExecutorOptions& options) {
   CHECK(options.max_batch_rows > 0, "max_batch_rows is 0");
-  CHECK(arena.format() == KvFormat::kF16, "the ggml executor reads float16 keys and values");
   const std::uint32_t threads =
       std::clamp(options.thread_count == 0 ? physical_core_count() : options.thread_count, 1U,
                  kThreadCountMax);

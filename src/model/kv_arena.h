@@ -1,22 +1,26 @@
 // KvArena: the bytes of all KV blocks, one allocation made at start; nothing grows later. Who holds
 // which block is the ledger's business (kv/). Owned by the engine thread.
 //
-//   per layer and KV side (K, V):  rows of kv_head_count * head_dim values, row index = slot
+// The layout of a layer's keys and values is kernels/kv_layout.h; layers follow each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "kernels/kv_layout.h"
 #include "kv/ledger.h"
 #include "model/shape.h"
 
 namespace refrain::model {
 
-enum class KvFormat { kF16 };  // later: kQ8, ...
+using kernels::KvFormat;
 
-// Bytes of one token over all layers: 2 sides x layers x kv heads x head dim x bytes per value.
+// Bytes of one token over all layers, scales and padding of the format included:
+//   f16   layers x kv heads x 2 x (key dim + value dim, to 16)
+//   q8    layers x kv heads x (key dim, to 4 + value dim, to 16 + 8)
 std::uint64_t kv_bytes_per_token(const ModelShape& shape, KvFormat format);
 
 class KvArena {
@@ -24,22 +28,37 @@ class KvArena {
   // kUnavailable if the memory cannot be had. Memory is zeroed lazily by the system.
   static Result<std::unique_ptr<KvArena>> create(const ModelShape& shape, KvFormat format,
                                                  std::uint32_t block_size, std::uint32_t block_count);
+  KvArena(const KvArena&) = delete;
+  KvArena& operator=(const KvArena&) = delete;
   ~KvArena();
 
   // Copies rows [0, row_count) of block `from` to block `to` in all layers.
   void copy_rows(const kv::BlockCopy& copy);
+
+  // One slot of a layer and KV head as floats: key [key_dim] and value [value_dim]; either may be
+  // null.
+  void read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot, float* key,
+                float* value) const;
 
   KvFormat format() const;
   std::uint32_t block_size() const;
   std::uint32_t block_count() const;
   std::uint64_t bytes() const;
 
-  class Impl;
-  Impl& impl() { return *impl_; }   // for executors in model/
+  // For executors in model/: where a layer's keys and values lie, and how.
+  const kernels::KvLayout& layout() const;
+  std::byte* layer(std::uint32_t index);
 
  private:
-  explicit KvArena(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  KvArena() = default;
+
+  void* memory_ = nullptr;  // one anonymous mapping
+  std::size_t bytes_ = 0;
+  kernels::KvLayout layout_;
+  std::size_t layer_stride_ = 0;  // bytes
+  std::uint32_t layer_count_ = 0;
+  std::uint32_t block_size_ = 0;
+  std::uint32_t block_count_ = 0;
 };
 
 }  // namespace refrain::model

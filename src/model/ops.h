@@ -23,6 +23,7 @@ struct AttentionSettings {
   std::uint32_t layer = 0;
   std::uint32_t window = 0;  // a row sees keys in (position - window, position]; 0 = all before it
   float scale = 1.0F;
+  float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0 = none
 };
 
 using kernels::Gate;

@@ -10,8 +10,8 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "kernels/kv_rows.h"
 #include "model/ggml_graph.h"
-#include "model/kv_arena_impl.h"
 
 namespace refrain::model {
 namespace {
@@ -53,25 +53,26 @@ ggml_tensor* product(ggml_context* context, ggml_tensor* matrix, ggml_tensor* ro
 
 struct GgmlOperators::AttentionNode {
   const GgmlOperators* owner = nullptr;
+  std::byte* kv = nullptr;  // the layer in the arena
   kernels::AttentionShape shape;
   std::atomic<std::uint32_t> next_task = 0;
 };
 
-GgmlOperators::GgmlOperators(const ModelShape& shape, KvArena& arena)
-    : shape_(shape), arena_(arena) {}
+GgmlOperators::GgmlOperators(const ModelShape& shape, KvArena& arena, std::uint32_t thread_count)
+    : shape_(shape), arena_(arena), thread_count_(thread_count) {}
 GgmlOperators::~GgmlOperators() = default;
 
 Result<std::unique_ptr<GgmlOperators>> GgmlOperators::create(const ModelShape& shape,
                                                              KvArena& arena,
                                                              std::uint32_t thread_count) {
-  std::unique_ptr<GgmlOperators> made(new GgmlOperators(shape, arena));
+  std::unique_ptr<GgmlOperators> made(new GgmlOperators(shape, arena, thread_count));
   ASSIGN_OR_RETURN(made->backend_, GgmlBackend::create(thread_count));
   ASSIGN_OR_RETURN(made->layers_graph_,
                    GgmlGraph::create(shape.layer_count * kNodesPerLayer + kNodesBesideLayers));
   ASSIGN_OR_RETURN(made->logits_graph_, GgmlGraph::create(kNodesBesideLayers));
   made->attention_nodes_ = std::make_unique<AttentionNode[]>(shape.layer_count);
-  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count,   shape.key_dim,
-                                          shape.value_dim,  shape.attention_scale, 0};
+  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count, shape.key_dim,
+                                          shape.value_dim, shape.attention_scale};
   made->attention_scratch_stride_ =
       (kernels::attention_scratch_floats(attention) + kScratchAlignment - 1) / kScratchAlignment *
       kScratchAlignment;
@@ -87,7 +88,6 @@ void GgmlOperators::begin(const BatchPlan& plan) {
   const auto rows = static_cast<std::int64_t>(plan.tokens.size());
   tokens_ = new_input(GGML_TYPE_I32, rows);
   positions_ = new_input(GGML_TYPE_I32, rows);
-  slots_ = new_input(GGML_TYPE_I64, rows);
   selected_ = new_input(GGML_TYPE_I32, static_cast<std::int64_t>(plan.selected.size()));
 }
 
@@ -147,24 +147,39 @@ Operators::Node GgmlOperators::rope(Node x, std::uint32_t head_dim, const RopeSe
 }
 
 void GgmlOperators::store_kv(std::uint32_t layer, Node key, Node value) {
-  const KvArena::Impl::Layer& side = arena_.impl().layer(layer);
-  ggml_context* context = layers_graph_->context();
-  layers_graph_->add(ggml_set_rows(context, side.keys, tensor_of(key), slots_));
-  layers_graph_->add(ggml_set_rows(context, side.values, tensor_of(value), slots_));
+  AttentionNode& node = attention_nodes_[layer];
+  node.owner = this;
+  node.kv = arena_.layer(layer);
+  ggml_tensor* arguments[] = {tensor_of(key), tensor_of(value)};
+  layers_graph_->add(ggml_custom_4d(layers_graph_->context(), GGML_TYPE_F32, 1, 1, 1, 1, arguments,
+                                    2, compute_store, GGML_N_TASKS_MAX, &node));
+}
+
+void GgmlOperators::compute_store(ggml_tensor* result, int thread, int thread_count, void* data) {
+  const auto& node = *static_cast<AttentionNode*>(data);
+  const kernels::KvLayout& layout = node.owner->arena_.layout();
+  const std::vector<std::int64_t>& slots = node.owner->plan_->slots;
+  const auto index = static_cast<std::size_t>(thread),
+             count = static_cast<std::size_t>(thread_count);
+  const std::size_t first = slots.size() * index / count;
+  const std::size_t end = slots.size() * (index + 1) / count;
+  const std::size_t key_row = std::size_t{layout.kv_head_count} * layout.key_dim;
+  const std::size_t value_row = std::size_t{layout.kv_head_count} * layout.value_dim;
+  kernels::store_kv_rows(layout, node.kv, slots.data() + first, end - first,
+                         static_cast<const float*>(result->src[0]->data) + first * key_row,
+                         static_cast<const float*>(result->src[1]->data) + first * value_row);
 }
 
 Operators::Node GgmlOperators::attend(Node query, const AttentionSettings& settings) {
   // store_kv() has put the writes of this layer into the graph before this node.
   AttentionNode& node = attention_nodes_[settings.layer];
-  node.owner = this;
-  node.shape = {shape_.head_count, shape_.kv_head_count, shape_.key_dim,
-                shape_.value_dim,  settings.scale,       settings.window};
+  node.shape = {shape_.head_count, shape_.kv_head_count, shape_.key_dim,   shape_.value_dim,
+                settings.scale,    settings.window,      settings.soft_cap};
   node.next_task.store(0, std::memory_order_relaxed);
-  const KvArena::Impl::Layer& side = arena_.impl().layer(settings.layer);
-  ggml_tensor* arguments[] = {tensor_of(query), side.keys, side.values};
+  ggml_tensor* arguments[] = {tensor_of(query)};
   return {ggml_custom_4d(
       layers_graph_->context(), GGML_TYPE_F32, std::int64_t{shape_.head_count} * shape_.value_dim,
-      tensor_of(query)->ne[1], 1, 1, arguments, 3, compute_attention, GGML_N_TASKS_MAX, &node)};
+      tensor_of(query)->ne[1], 1, 1, arguments, 1, compute_attention, GGML_N_TASKS_MAX, &node)};
 }
 
 void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thread_count*/,
@@ -174,10 +189,10 @@ void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thr
   const BatchPlan& plan = *self.plan_;
   kernels::AttentionCall call;
   call.shape = node.shape;
+  call.layout = self.arena_.layout();
+  call.kv = node.kv;
   call.query = static_cast<const float*>(result->src[0]->data);
   call.output = static_cast<float*>(result->data);
-  call.keys = static_cast<const std::uint16_t*>(result->src[1]->data);
-  call.values = static_cast<const std::uint16_t*>(result->src[2]->data);
   call.positions = plan.positions.data();
   call.sequences = plan.sequences.data();
   call.block_size = self.arena_.block_size();
@@ -187,8 +202,8 @@ void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thr
                    self.attention_scratch_stride_ * static_cast<std::size_t>(thread);
   while (true) {
     const std::uint32_t task = node.next_task.fetch_add(1, std::memory_order_relaxed);
-    if (task >= plan.tasks.size()) return;
-    kernels::run_attention(call, plan.tasks[task], scratch);
+    if (task >= plan.attention.tasks.size()) return;
+    kernels::run_attention(call, plan.attention, task, scratch);
   }
 }
 
@@ -228,7 +243,6 @@ void GgmlOperators::fill_inputs() {
   };
   fill(tokens_, plan_->tokens);
   fill(positions_, plan_->positions);
-  fill(slots_, plan_->slots);
   fill(selected_, plan_->selected);
 }
 

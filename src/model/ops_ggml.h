@@ -39,6 +39,7 @@ class GgmlOperators final : public Operators {
   Result<void> run(BatchOutput& output);
 
   std::uint64_t scratch_bytes() const;
+  std::uint32_t thread_count() const { return thread_count_; }
 
   Node embed(Weight table) override;
   Node scale(Node x, float factor) override;
@@ -55,8 +56,9 @@ class GgmlOperators final : public Operators {
   void output(Node hidden, Weight matrix, float soft_cap) override;
 
  private:
-  struct AttentionNode;  // what one attention node of the graph needs when it runs
-  GgmlOperators(const ModelShape& shape, KvArena& arena);
+  struct AttentionNode;  // what the nodes of one layer's attention need when they run
+  GgmlOperators(const ModelShape& shape, KvArena& arena, std::uint32_t thread_count);
+  static void compute_store(ggml_tensor* result, int thread, int thread_count, void* node);
   static void compute_attention(ggml_tensor* result, int thread, int thread_count, void* node);
   ggml_tensor* new_input(int type, std::int64_t count);
   void fill_inputs();
@@ -65,6 +67,7 @@ class GgmlOperators final : public Operators {
 
   const ModelShape& shape_;
   KvArena& arena_;
+  const std::uint32_t thread_count_;
   std::unique_ptr<GgmlBackend> backend_;
   std::unique_ptr<GgmlGraph> layers_graph_;
   std::unique_ptr<GgmlGraph> logits_graph_;  // a few rows at a time: vocabularies are large
@@ -76,7 +79,6 @@ class GgmlOperators final : public Operators {
   const BatchPlan* plan_ = nullptr;
   ggml_tensor* tokens_ = nullptr;
   ggml_tensor* positions_ = nullptr;
-  ggml_tensor* slots_ = nullptr;
   ggml_tensor* selected_ = nullptr;
   ggml_tensor* hidden_ = nullptr;  // [embedding_dim, selected rows]
   Weight output_matrix_ = nullptr;

@@ -21,6 +21,7 @@ struct DriverOptions {
   std::uint32_t block_size = 16;
   std::uint32_t block_count = 64;
   std::uint32_t max_batch_rows = 512;
+  model::KvFormat format = model::KvFormat::kF16;
 };
 
 // A sequence under way: its tokens, how many of them have K/V, and its blocks.
@@ -40,7 +41,7 @@ class ArenaDriver {
  public:
   ArenaDriver(const model::Model& model, const DriverOptions& options)
       : options_(options), vocabulary_size_(model.shape().vocabulary_size) {
-    auto arena = model::KvArena::create(model.shape(), model::KvFormat::kF16, options.block_size,
+    auto arena = model::KvArena::create(model.shape(), options.format, options.block_size,
                                         options.block_count);
     CHECK(arena.ok(), "arena");
     arena_ = std::move(arena).value();

@@ -1,6 +1,7 @@
 // Golden data of the C++ side: reads token lists and writes logits or likelihoods.
 //
-//   logits_main MODEL logits [--threads N] [--chunks 7,16,1] [--last K] < tokens > logits
+//   logits_main MODEL logits [--threads N] [--chunks 7,16,1] [--last K] [--kv-bits 16|8]
+//               < tokens > logits
 //   logits_main MODEL likelihood [...] < tokens
 //
 // Each line of standard input is one token list (ids separated by spaces), run on its own. `logits`
@@ -24,6 +25,7 @@ struct Options {
   std::uint32_t threads = 2;
   std::uint32_t last = UINT32_MAX;
   std::vector<std::uint32_t> chunks = {512};
+  model::KvFormat format = model::KvFormat::kF16;
 };
 
 std::vector<std::uint32_t> numbers(std::string text) {
@@ -46,6 +48,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.threads = values[0];
     } else if (name == "--last") {
       options.last = values[0];
+    } else if (name == "--kv-bits" && (values[0] == 16 || values[0] == 8)) {
+      options.format = values[0] == 8 ? model::KvFormat::kQ8 : model::KvFormat::kF16;
     } else if (name == "--chunks") {
       options.chunks = values;
     } else {
@@ -68,7 +72,7 @@ class Runner {
   Runner(const model::Model& model, const Options& options)
       : options_(options),
         vocabulary_(model.shape().vocabulary_size),
-        driver_(model, {options.threads, 16, kBlockCount, kRowsMax}) {}
+        driver_(model, {options.threads, 16, kBlockCount, kRowsMax, options.format}) {}
 
   void run(const TokenList& tokens) {
     driver_.reset();
@@ -136,7 +140,7 @@ int main(int argc, char** argv) {
   refrain::test::Options options;
   if (!refrain::test::parse(argc, argv, options)) {
     std::cerr << "error: usage: logits_main MODEL logits|likelihood [--threads N] [--chunks A,B] "
-                 "[--last K]\n";
+                 "[--last K] [--kv-bits 16|8]\n";
     return 2;
   }
   return refrain::test::run(options);

@@ -51,8 +51,8 @@ TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t s
 
 using Logits = std::vector<float>;  // [tokens, vocabulary]
 
-Logits cold(const Model& model, const TokenList& tokens) {
-  ArenaDriver driver(model, {});
+Logits cold(const Model& model, const TokenList& tokens, KvFormat format = KvFormat::kF16) {
+  ArenaDriver driver(model, {.format = format});
   DrivenSequence sequence{tokens, 0, {}};
   return driver.step({{&sequence, static_cast<std::uint32_t>(tokens.size())}});
 }
@@ -120,13 +120,14 @@ TEST_P(ExecutorProperty, ChunksBatchMatesThreadsAndBlockSizesChangeNoBit) {
     const std::uint32_t threads =
         rng.below(2) == 0 ? 1 : static_cast<std::uint32_t>(2 + rng.below(2));
     const std::uint32_t block_size = 16U << rng.below(3);
-    ArenaDriver driver(model, {threads, block_size, 2048 / block_size, 512});
+    const KvFormat format = rng.below(2) == 0 ? KvFormat::kF16 : KvFormat::kQ8;
+    ArenaDriver driver(model, {threads, block_size, 2048 / block_size, 512, format});
     std::vector<Running> all(1 + rng.below(3));
     for (Running& one : all) {
       const auto length =
           static_cast<std::uint32_t>(rng.below(3) == 0 ? 250 + rng.below(60) : 1 + rng.below(90));
       one.sequence.tokens = random_tokens(model, length, rng.next());
-      one.expected = cold(model, one.sequence.tokens);
+      one.expected = cold(model, one.sequence.tokens, format);
     }
     run_mixed(model, driver, all, rng);
   }));
@@ -138,14 +139,15 @@ TEST_P(ExecutorProperty, SharedAndCopiedBlocksGiveTheLogitsOfAColdRun) {
   ASSERT_TRUE(rc::check("a prefix from another sequence equals a cold run", [&] {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
     const std::uint32_t block_size = 16U << rng.below(3);
-    ArenaDriver driver(model, {1, block_size, 2048 / block_size, 512});
+    const KvFormat format = rng.below(2) == 0 ? KvFormat::kF16 : KvFormat::kQ8;
+    ArenaDriver driver(model, {1, block_size, 2048 / block_size, 512, format});
     const auto prefix = static_cast<std::uint32_t>(1 + rng.below(150));
     Running first, second;
     first.sequence.tokens = random_tokens(model, prefix + 20, rng.next());
-    first.expected = cold(model, first.sequence.tokens);
+    first.expected = cold(model, first.sequence.tokens, format);
     second.sequence.tokens = random_tokens(model, prefix + 30, rng.next());
     std::copy_n(first.sequence.tokens.begin(), prefix, second.sequence.tokens.begin());
-    second.expected = cold(model, second.sequence.tokens);
+    second.expected = cold(model, second.sequence.tokens, format);
 
     std::vector<Running> all;
     all.push_back(std::move(first));
@@ -176,6 +178,21 @@ TEST(Executor, LongSequencesCrossAttentionSplitsWithoutAChange) {
     all[0].sequence.tokens = random_tokens(model, 512, 17);
     all[0].expected = cold(model, all[0].sequence.tokens);
     run_mixed(model, driver, all, rng);
+  }
+}
+
+TEST(Executor, ThreadsThatShareALongDecodeChangeNoBit) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+    const Model& model = model_of("tiny-llama");
+    const TokenList tokens = random_tokens(model, 1100, 8);
+    std::vector<Logits> last;
+    for (const std::uint32_t threads : {1U, 2U}) {
+      ArenaDriver driver(model, {threads, 16, 80, 512, format});
+      DrivenSequence sequence{tokens, 0, {}};
+      for (const std::uint32_t count : {512U, 512U, 75U}) driver.step({{&sequence, count}});
+      last.push_back(driver.step({{&sequence, 1}}));
+    }
+    EXPECT_EQ(last[0], last[1]);
   }
 }
 

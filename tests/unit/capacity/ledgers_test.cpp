@@ -64,6 +64,9 @@ TEST(FourLedgers, KeysAndValuesOfDifferentSizeAndHalfByteFormatsAreCounted) {
   EXPECT_EQ(compute_ledgers(input).kv_bytes_per_token, 32U * 320U * 2U);
   input.kv_bytes_per_value = 0.5625;  // 4 bits and a scale per 32 values
   EXPECT_EQ(compute_ledgers(input).kv_bytes_per_token, 5'760U);
+  input.kv_bytes_per_token = 6'000;  // as the arena counts scales and padding
+  EXPECT_EQ(compute_ledgers(input).kv_bytes_per_token, 6'000U);
+  EXPECT_EQ(compute_ledgers(input).kv_bytes_per_sequence, 6'000U * 8192U);
 }
 
 TEST(FourLedgers, WhereWeightsOrActivationsDoNotFitNoSequenceDoes) {

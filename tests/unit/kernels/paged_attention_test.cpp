@@ -1,165 +1,126 @@
 // Paged attention against a plain double-precision softmax, and against itself under other cuts,
-// block sizes and block orders, where not a bit may change (REQUIREMENTS A1).
+// thread counts, task orders, block sizes and block orders, where not a bit may change
+// (REQUIREMENTS A1).
 #include "kernels/paged_attention.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <numeric>
+#include <limits>
 
-#include "base/rng.h"
-#include "kernels/attention_variants.h"
+#include "support/attention_problem.h"
 
 namespace refrain::kernels {
 namespace {
 
-// Small finite float16 values, so that the test needs no conversion of its own beyond this one.
-std::uint16_t half_of(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  const int exponent = static_cast<int>((bits >> 23) & 0xFF) - 127;
-  if (exponent < -24) return sign;
-  if (exponent < -14) return sign | static_cast<std::uint16_t>(std::ldexp(std::fabs(value), 24));
-  return static_cast<std::uint16_t>(sign | ((exponent + 15) << 10) | ((bits >> 13) & 0x3FF));
+constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8};
+std::string name_of(const AttentionVariant& variant) {
+  return std::string(name_of(variant.set));
 }
 
-double value_of(std::uint16_t half) {
-  const int exponent = (half >> 10) & 31, mantissa = half & 0x3FF;
-  const double size =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
-  return (half & 0x8000) != 0 ? -size : size;
-}
-
-struct Problem {
-  AttentionShape shape;
-  std::uint32_t length = 0;                 // tokens of the sequence
-  std::vector<float> query;                 // all positions
-  std::vector<std::uint16_t> keys, values;  // [length][kv heads][dim], in position order
-
-  std::size_t key_row() const { return std::size_t{shape.kv_head_count} * shape.key_dim; }
-  std::size_t value_row() const { return std::size_t{shape.kv_head_count} * shape.value_dim; }
-  std::size_t query_row() const { return std::size_t{shape.head_count} * shape.key_dim; }
-  std::size_t output_row() const { return std::size_t{shape.head_count} * shape.value_dim; }
-};
-
-float random_value(Rng& rng) {
-  return static_cast<float>(static_cast<double>(rng.next() >> 40) / (1 << 24)) * 4.0F - 2.0F;
-}
-
-Problem make_problem(const AttentionShape& shape, std::uint32_t length, std::uint64_t seed) {
-  Problem p{shape, length, {}, {}, {}};
-  Rng rng(seed);
-  p.query.resize(p.query_row() * length);
-  p.keys.resize(p.key_row() * length);
-  p.values.resize(p.value_row() * length);
-  for (float& x : p.query) x = random_value(rng);
-  for (auto& x : p.keys) x = half_of(random_value(rng));
-  for (auto& x : p.values) x = half_of(random_value(rng) * 1e-2F);
-  return p;
-}
-
-// The problem's keys and values in an arena with shuffled blocks; all else in it is NaN.
-struct Paged {
-  std::vector<BlockId> table;
-  std::vector<std::uint16_t> keys, values;
-};
-
-Paged paged(const Problem& p, std::uint32_t block_size, std::uint64_t seed) {
-  Paged result;
-  const std::uint32_t blocks = (p.length + block_size - 1) / block_size;
-  std::vector<std::uint32_t> order(blocks + 3);
-  std::iota(order.begin(), order.end(), 0U);
-  Rng rng(seed);
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.next() % i]);
-  for (std::uint32_t b = 0; b < blocks; ++b) result.table.push_back(BlockId{order[b]});
-  constexpr std::uint16_t kNan = 0x7E00;
-  result.keys.assign(order.size() * block_size * p.key_row(), kNan);
-  result.values.assign(order.size() * block_size * p.value_row(), kNan);
-  for (std::uint32_t t = 0; t < p.length; ++t) {
-    const std::size_t slot = std::size_t{order[t / block_size]} * block_size + t % block_size;
-    std::copy_n(&p.keys[t * p.key_row()], p.key_row(), &result.keys[slot * p.key_row()]);
-    std::copy_n(&p.values[t * p.value_row()], p.value_row(), &result.values[slot * p.value_row()]);
-  }
-  return result;
-}
-
-// Rows [from, to) of the problem as one batch.
-std::vector<float> attend(const Problem& p, const Paged& arena, std::uint32_t block_size,
-                          std::uint32_t from, std::uint32_t to,
-                          AttentionKernel* kernel = run_attention) {
-  std::vector<Position> positions(to - from);
-  std::iota(positions.begin(), positions.end(), static_cast<Position>(from));
-  const AttentionSequence sequence{arena.table.data(), 0, to - from};
-  std::vector<float> output((to - from) * p.output_row(), -1.0F);
-  AttentionCall call;
-  call.shape = p.shape;
-  call.query = p.query.data() + from * p.query_row();
-  call.output = output.data();
-  call.keys = arena.keys.data();
-  call.values = arena.values.data();
-  call.positions = positions.data();
-  call.sequences = &sequence;
-  call.block_size = block_size;
-  std::vector<AttentionTask> tasks;
-  plan_attention({&sequence, 1}, positions.data(), p.shape, tasks);
-  // What an earlier task has left behind must not matter either.
-  std::vector<float> scratch(attention_scratch_floats(p.shape), std::nanf(""));
-  for (const AttentionTask& task : tasks) kernel(call, task, scratch.data());
-  return output;
-}
-
-double naive(const Problem& p, std::uint32_t position, std::uint32_t head, std::uint32_t dim) {
-  const std::uint32_t kv_head = head / (p.shape.head_count / p.shape.kv_head_count);
-  const std::uint32_t window = p.shape.window;
-  double total = 0.0, weighted = 0.0;
-  for (std::uint32_t t = 0; t <= position; ++t) {
-    if (window > 0 && position - t >= window) continue;
-    double score = 0.0;
-    for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
-      score += p.query[position * p.query_row() + head * p.shape.key_dim + d] *
-               value_of(p.keys[t * p.key_row() + kv_head * p.shape.key_dim + d]);
-    }
-    const double weight = std::exp(score * p.shape.scale);
-    total += weight;
-    weighted += weight * value_of(p.values[t * p.value_row() + kv_head * p.shape.value_dim + dim]);
-  }
-  return weighted / total;
-}
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<AttentionShape> shapes() {
-  return {{9, 3, 64, 64, 0.125F, 0}, {4, 1, 256, 256, 0.0625F, 100}, {4, 2, 16, 16, 0.25F, 32},
-          {6, 2, 80, 48, 0.11F, 0},  {5, 5, 20, 36, 0.2F, 300},      {8, 1, 128, 128, 0.09F, 1}};
+  return {
+      {9, 3, 64, 64, 0.125F},         {4, 1, 256, 256, 0.0625F, 100}, {4, 2, 16, 16, 0.25F, 32},
+      {6, 2, 80, 48, 0.11F, 0, 5.0F}, {5, 5, 20, 36, 0.2F, 300},      {8, 1, 128, 128, 0.09F, 1},
+      {3, 3, 7, 9, 0.4F, 0, 50.0F},   {28, 1, 8, 8, 0.35F, 17},       {2, 1, 129, 33, 0.1F}};
 }
 
-struct NamedKernel {
-  const char* name;
-  AttentionKernel* kernel;
-};
-
-std::vector<NamedKernel> kernels_here() {
-  std::vector<NamedKernel> kernels = {{"portable", run_attention_portable}};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) kernels.push_back({"avx2", run_attention_avx2});
-  if (__builtin_cpu_supports("avx512f")) kernels.push_back({"avx512", run_attention_avx512});
-#endif
-  return kernels;
+void expect_near_plain(const AttentionProblem& p, const PagedArena& arena,
+                       const std::vector<float>& output, std::uint32_t position,
+                       const std::string& where) {
+  for (std::uint32_t head = 0; head < p.shape.head_count; ++head) {
+    const std::vector<Expected> expected = PlainAttention(p, arena, position, head).all();
+    for (std::uint32_t d = 0; d < p.shape.value_dim; ++d) {
+      const float found = output[position * p.output_row() + head * p.shape.value_dim + d];
+      ASSERT_LE(std::fabs(found - expected[d].value), expected[d].bound)
+          << where << " position " << position << " head " << head << " dim " << d << ": " << found
+          << " instead of " << expected[d].value;
+    }
+  }
 }
 
-TEST(PagedAttention, EveryInstructionSetAgreesWithAPlainSoftmax) {
-  for (const AttentionShape& shape : shapes()) {
-    const Problem p = make_problem(shape, 531, 11);
-    const Paged arena = paged(p, 16, 5);
-    for (const auto& [name, kernel] : kernels_here()) {
-      const std::vector<float> output = attend(p, arena, 16, 0, p.length, kernel);
-      for (const std::uint32_t position : {0U, 1U, 31U, 255U, 256U, 257U, 511U, 530U}) {
-        for (std::uint32_t head = 0; head < shape.head_count; ++head) {
-          for (const std::uint32_t dim : {0U, 7U, shape.value_dim - 1}) {
-            const float found = output[position * p.output_row() + head * shape.value_dim + dim];
-            EXPECT_NEAR(found, naive(p, position, head, dim), 2e-7)
-                << name << " position " << position << " head " << head << " dim " << dim;
+TEST(PagedAttention, EveryInstructionSetIsWithinTheBoundOfAPlainSoftmax) {
+  for (const KvFormat format : kFormats) {
+    for (const AttentionShape& shape : shapes()) {
+      const AttentionProblem p = AttentionProblem::random(shape, 531, 11);
+      const PagedArena arena(p, format, 16, 5);
+      for (const AttentionVariant& variant : attention_variants(format)) {
+        const std::vector<float> output = attend(p, arena, 0, p.length, {.kernel = variant.kernel});
+        for (const std::uint32_t position : {0U, 1U, 31U, 255U, 256U, 257U, 511U, 530U}) {
+          expect_near_plain(p, arena, output, position, name_of(variant));
+        }
+      }
+    }
+  }
+}
+
+TEST(PagedAttention, RandomShapesAreWithinTheBound) {
+  Rng rng(77);
+  for (int round = 0; round < 24; ++round) {
+    const auto kv_heads = static_cast<std::uint32_t>(1 + rng.below(4));
+    const auto group = static_cast<std::uint32_t>(1 + rng.below(9));
+    const auto dim = [&] { return static_cast<std::uint32_t>(1 + rng.below(256)); };
+    AttentionShape shape{kv_heads * group, kv_heads, dim(), dim()};
+    shape.scale = 2.0F / std::sqrt(static_cast<float>(shape.key_dim));
+    if (rng.below(2) == 0) shape.window = static_cast<std::uint32_t>(1 + rng.below(400));
+    const auto length = static_cast<std::uint32_t>(1 + rng.below(513));
+    const AttentionProblem p = AttentionProblem::random(shape, length, rng.next());
+    const KvFormat format = kFormats[rng.below(2)];
+    const PagedArena arena(p, format, 16U << rng.below(3), rng.next());
+    const std::vector<AttentionVariant> variants = attention_variants(format);
+    const AttentionVariant& variant = variants[rng.below(variants.size())];
+    const std::vector<float> output = attend(p, arena, 0, length, {.kernel = variant.kernel});
+    for (int i = 0; i < 4; ++i) {
+      const auto position = static_cast<std::uint32_t>(rng.below(length));
+      expect_near_plain(p, arena, output, position, name_of(variant));
+    }
+  }
+}
+
+TEST(PagedAttention, Avx2AndAvx512AreEqualBitForBit) {
+  for (const KvFormat format : kFormats) {
+    const std::vector<AttentionVariant> variants = attention_variants(format);
+    if (variants.size() < 3) GTEST_SKIP() << "this processor has one of them at most";
+    for (const AttentionShape& shape : shapes()) {
+      const AttentionProblem p = AttentionProblem::random(shape, 300, 13);
+      const PagedArena arena(p, format, 32, 2);
+      EXPECT_EQ(attend(p, arena, 0, 300, {.kernel = variants[1].kernel}),
+                attend(p, arena, 0, 300, {.kernel = variants[2].kernel}))
+          << kv_format_name(format) << " key dim " << shape.key_dim;
+    }
+  }
+}
+
+void expect_same_rows(const AttentionProblem& p, const std::vector<float>& part,
+                      const std::vector<float>& whole, std::uint32_t from,
+                      const std::string& where) {
+  EXPECT_EQ(
+      std::memcmp(part.data(), whole.data() + from * p.output_row(), part.size() * sizeof(float)),
+      0)
+      << where << ", rows from " << from << " on, key dim " << p.shape.key_dim;
+}
+
+TEST(PagedAttention, NeitherCutsNorBlocksNorThreadsNorTaskOrderChangeABit) {
+  for (const KvFormat format : kFormats) {
+    for (const AttentionVariant& variant : attention_variants(format)) {
+      for (const AttentionShape& shape : shapes()) {
+        const AttentionProblem p = AttentionProblem::random(shape, 700, 23);
+        const std::vector<float> whole =
+            attend(p, PagedArena(p, format, 16, 1), 0, p.length, {.kernel = variant.kernel});
+        std::uint64_t seed = 2;
+        for (const std::uint32_t block_size : {16U, 32U, 64U}) {
+          const PagedArena arena(p, format, block_size, ++seed);
+          Rng rng(seed);
+          for (std::uint32_t from = 0; from < p.length;) {
+            const auto step = static_cast<std::uint32_t>(1 + rng.next() % 130);
+            const std::uint32_t to = std::min(p.length, from + (rng.next() % 3 == 0 ? 1U : step));
+            const RunOptions options{.thread_count = static_cast<std::uint32_t>(1 + rng.below(5)),
+                                     .kernel = variant.kernel,
+                                     .task_order_seed = rng.next()};
+            expect_same_rows(p, attend(p, arena, from, to, options), whole, from, name_of(variant));
+            from = to;
           }
         }
       }
@@ -167,61 +128,201 @@ TEST(PagedAttention, EveryInstructionSetAgreesWithAPlainSoftmax) {
   }
 }
 
-TEST(PagedAttention, NeitherCutsNorBlocksChangeABit) {
-  for (const AttentionShape& shape : shapes()) {
-    const Problem p = make_problem(shape, 700, 23);
-    const std::vector<float> whole = attend(p, paged(p, 16, 1), 16, 0, p.length);
-    std::uint64_t seed = 2;
-    for (const std::uint32_t block_size : {16U, 32U, 64U}) {
-      const Paged arena = paged(p, block_size, ++seed);
-      Rng rng(seed);
-      for (std::uint32_t from = 0; from < p.length;) {
-        const auto step = static_cast<std::uint32_t>(1 + rng.next() % 130);
-        const std::uint32_t to = std::min(p.length, from + (rng.next() % 3 == 0 ? 1U : step));
-        const std::vector<float> part = attend(p, arena, block_size, from, to);
-        EXPECT_EQ(std::memcmp(part.data(), whole.data() + from * p.output_row(),
-                              part.size() * sizeof(float)),
-                  0)
-            << "rows " << from << " to " << to << ", block size " << block_size;
-        from = to;
+TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
+  for (const KvFormat format : kFormats) {
+    const AttentionShape shape{6, 2, 40, 24, 0.2F};
+    std::vector<AttentionProblem> problems;
+    std::vector<float> query, expected;
+    std::vector<Position> positions;
+    std::vector<AttentionSequence> sequences;
+    const PagedArena* arenas[3];
+    // Three sequences with arenas of their own, joined by tables into one.
+    const std::uint32_t lengths[] = {1900, 90, 301}, counts[] = {1, 90, 33};
+    std::vector<PagedArena> all;
+    all.reserve(3);
+    for (int i = 0; i < 3; ++i) {
+      problems.push_back(AttentionProblem::random(shape, lengths[i], 50 + i));
+      all.emplace_back(problems[i], format, 16, 7 + i);
+      arenas[i] = &all[i];
+    }
+    std::size_t blocks = 0;
+    for (const PagedArena* arena : arenas) blocks += arena->layout.tile_count;
+    const KvLayout joined = make_kv_layout(format, 2, 40, 24, blocks);
+    std::vector<std::byte> bytes(joined.layer_bytes, std::byte{0xFF});
+    std::vector<std::vector<BlockId>> tables(3);
+    std::uint32_t next = 0;
+    for (int i = 0; i < 3; ++i) {
+      const AttentionProblem& p = problems[i];
+      std::vector<std::int64_t> slots;
+      for (std::uint32_t t = 0; t < p.length; ++t) {
+        if (t % 16 == 0) tables[i].push_back(BlockId{next++});
+        slots.push_back(std::int64_t{next - 1} * 16 + t % 16);
+      }
+      store_kv_rows(joined, bytes.data(), slots.data(), p.length, p.keys.data(), p.values.data());
+      const std::uint32_t from = lengths[i] - counts[i];
+      sequences.push_back(
+          {tables[i].data(), static_cast<std::uint32_t>(positions.size()), counts[i]});
+      for (std::uint32_t t = from; t < lengths[i]; ++t) {
+        positions.push_back(static_cast<Position>(t));
+      }
+      query.insert(query.end(), p.query.begin() + static_cast<std::ptrdiff_t>(from * p.query_row()),
+                   p.query.end());
+      const std::vector<float> alone = attend(p, *arenas[i], from, lengths[i]);
+      expected.insert(expected.end(), alone.begin(), alone.end());
+    }
+    AttentionPlan plan;
+    plan_attention(sequences, positions.data(), shape, 16, plan);
+    EXPECT_FALSE(plan.shares.empty()) << "the long decode is shared";
+    std::vector<float> output(expected.size()), scratch(attention_scratch_floats(shape));
+    AttentionCall call;
+    call.shape = shape;
+    call.layout = joined;
+    call.kv = bytes.data();
+    call.query = query.data();
+    call.output = output.data();
+    call.positions = positions.data();
+    call.sequences = sequences.data();
+    call.block_size = 16;
+    for (int layer = 0; layer < 2; ++layer) {  // a plan serves layer after layer
+      std::fill(output.begin(), output.end(), kNan);
+      for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+        run_attention(call, plan, i, scratch.data());
+      }
+      EXPECT_EQ(output, expected);
+    }
+  }
+}
+
+TEST(PagedAttention, ANanInAStoredRowReachesTheRowsThatSeeItAndNoOther) {
+  for (const KvFormat format : kFormats) {
+    for (const AttentionVariant& variant : attention_variants(format)) {
+      for (const bool in_key : {true, false}) {
+        const AttentionProblem clean = AttentionProblem::random({4, 2, 32, 32, 0.2F}, 300, 3);
+        AttentionProblem p = clean;
+        // Position 270, KV head 0.
+        (in_key ? p.keys[270 * p.key_row() + 5] : p.values[270 * p.value_row() + 5]) = kNan;
+        const RunOptions options{.kernel = variant.kernel};
+        const std::vector<float> expected = attend(clean, {clean, format, 16, 9}, 0, 300, options);
+        const std::vector<float> output = attend(p, {p, format, 16, 9}, 0, 300, options);
+        for (std::uint32_t position = 0; position < 300; ++position) {
+          const std::size_t at = position * p.output_row();
+          if (position < 270) {
+            EXPECT_TRUE(std::equal(&output[at], &output[at] + p.output_row(), &expected[at]));
+          } else {
+            EXPECT_TRUE(std::isnan(output[at + 5])) << name_of(variant) << " position " << position;
+            EXPECT_EQ(output[at + 2 * 32], expected[at + 2 * 32]) << "head 2 has KV head 1";
+          }
+        }
       }
     }
   }
 }
 
-TEST(PagedAttention, ANanKeyReachesTheOutputOfTheRowsThatSeeItAndOfNoOther) {
-  const Problem clean = make_problem({4, 2, 32, 32, 0.2F, 0}, 300, 3);
-  Problem p = clean;
-  p.keys[270 * p.key_row() + 5] = 0x7E00;  // position 270, KV head 0
-  const std::vector<float> expected = attend(clean, paged(clean, 16, 9), 16, 0, 300);
-  const std::vector<float> output = attend(p, paged(p, 16, 9), 16, 0, 300);
-  for (std::uint32_t position = 0; position < 270; ++position) {
-    EXPECT_EQ(output[position * p.output_row()], expected[position * p.output_row()]) << position;
-  }
-  for (std::uint32_t position = 270; position < 300; ++position) {
-    EXPECT_TRUE(std::isnan(output[position * p.output_row()])) << position;
-    EXPECT_FALSE(std::isnan(output[position * p.output_row() + 2 * 32])) << "head 2 has KV head 1";
+TEST(PagedAttention, ANanQueryGivesNanForItsRowAndHeadOnly) {
+  for (const KvFormat format : kFormats) {
+    for (const AttentionVariant& variant : attention_variants(format)) {
+      const AttentionProblem clean = AttentionProblem::random({6, 2, 24, 40, 0.2F}, 60, 3);
+      AttentionProblem p = clean;
+      p.query[40 * p.query_row() + 4 * 24 + 7] = kNan;  // position 40, head 4
+      const RunOptions options{.kernel = variant.kernel};
+      std::vector<float> expected = attend(clean, {clean, format, 16, 9}, 0, 60, options);
+      std::vector<float> output = attend(p, {p, format, 16, 9}, 0, 60, options);
+      for (std::uint32_t d = 0; d < 40; ++d) {
+        const std::size_t at = 40 * p.output_row() + 4 * 40 + d;
+        EXPECT_TRUE(std::isnan(output[at])) << name_of(variant);
+        output[at] = expected[at];
+      }
+      EXPECT_EQ(output, expected) << name_of(variant);
+    }
   }
 }
 
-TEST(PagedAttention, APlanCoversEachRowAndHeadOnce) {
-  const AttentionShape shape{6, 2, 16, 16, 1.0F, 0};
-  const std::vector<AttentionSequence> sequences = {
-      {nullptr, 0, 200}, {nullptr, 200, 1}, {nullptr, 201, 77}};
-  std::vector<Position> positions(278);
-  std::iota(positions.begin(), positions.end(), 0);
-  std::vector<AttentionTask> tasks;
-  plan_attention(sequences, positions.data(), shape, tasks);
-  std::vector<int> seen(278 * 2, 0);
-  for (const AttentionTask& task : tasks) {
-    for (std::uint32_t r = 0; r < task.row_count; ++r) {
-      const AttentionSequence& s = sequences[task.sequence];
-      EXPECT_GE(task.first_row + r, s.first_row);
-      EXPECT_LT(task.first_row + r, s.first_row + s.row_count);
-      ++seen[(task.first_row + r) * 2 + task.kv_head];
+TEST(PagedAttention, HugeAndSubnormalRowsStayWithinTheBound) {
+  for (const KvFormat format : kFormats) {
+    for (const auto& [key_size, value_size] :
+         {std::pair{30000.0F, 30000.0F}, {1e-7F, 1e-7F}, {1e-7F, 30000.0F}, {0.0F, 1e-41F}}) {
+      AttentionProblem p = AttentionProblem::random({4, 2, 48, 64, 1e-3F}, 280, 31);
+      for (float& x : p.keys) x *= key_size;
+      for (float& x : p.values) x *= value_size;
+      const PagedArena arena(p, format, 16, 5);
+      for (const AttentionVariant& variant : attention_variants(format)) {
+        const std::vector<float> output = attend(p, arena, 0, p.length, {.kernel = variant.kernel});
+        for (const std::uint32_t position : {0U, 17U, 279U}) {
+          expect_near_plain(p, arena, output, position, name_of(variant));
+        }
+      }
     }
   }
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), 278 * 2);
+}
+
+TEST(PagedAttention, AttentionMassIsTheSumOfTheHeadsWeightsAndChangesNoOutput) {
+  for (const KvFormat format : kFormats) {
+    for (const AttentionShape& shape : shapes()) {
+      const AttentionProblem p = AttentionProblem::random(shape, 530, 41);
+      const PagedArena arena(p, format, 32, 5);
+      const std::vector<float> without = attend(p, arena, 0, p.length);
+      for (const std::uint32_t row : {0U, 300U, 529U}) {
+        std::vector<float> mass(std::size_t{shape.kv_head_count} * p.length, kNan);
+        for (const std::uint32_t from : {0U, row}) {  // as a prefill and as a shared decode
+          const RunOptions options{.thread_count = 3, .mass_row = row, .mass = &mass};
+          expect_same_rows(p, attend(p, arena, from, row + 1, options), without, from, "mass");
+          const std::uint32_t group = shape.head_count / shape.kv_head_count;
+          for (std::uint32_t h = 0; h < shape.kv_head_count; ++h) {
+            std::vector<double> expected(p.length, 0.0);
+            for (std::uint32_t head = h * group; head < (h + 1) * group; ++head) {
+              const PlainAttention plain(p, arena, row, head);
+              for (std::uint32_t k = 0; k <= row; ++k) expected[k] += plain.weight(k);
+            }
+            for (std::uint32_t k = 0; k <= row; ++k) {
+              ASSERT_NEAR(mass[h * p.length + k], expected[k], 1e-3 * group) << row << " " << k;
+            }
+            double total = 0.0;
+            for (std::uint32_t k = 0; k <= row; ++k) total += mass[h * p.length + k];
+            EXPECT_NEAR(total, group, 1e-5 * group);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PagedAttention, APlanCoversEachRowHeadAndSplitOnce) {
+  const AttentionShape shape{6, 2, 16, 16, 1.0F};
+  const std::vector<AttentionSequence> sequences = {
+      {nullptr, 0, 200}, {nullptr, 200, 1}, {nullptr, 201, 77}, {nullptr, 278, 4}};
+  std::vector<Position> positions(282);
+  std::iota(positions.begin(), positions.end(), 0);
+  positions[200] = 5000;
+  for (std::size_t i = 278; i < 282; ++i) positions[i] = static_cast<Position>(1000 + i);
+  for (const std::uint32_t thread_count : {1U, 16U, 64U}) {
+    AttentionPlan plan;
+    plan_attention(sequences, positions.data(), shape, thread_count, plan);
+    EXPECT_EQ(plan.shares.empty(), thread_count == 1);
+    ASSERT_EQ(plan.pending.size(), plan.shares.size());
+    std::vector<std::uint32_t> tasks_of_share(plan.shares.size(), 0);
+    std::vector<int> seen(282 * 2 * 32, 0);
+    for (const AttentionTask& task : plan.tasks) {
+      if (task.share != kNoShare) ++tasks_of_share[task.share];
+      const AttentionSequence& s = sequences[task.sequence];
+      EXPECT_GE(task.first_row, s.first_row);
+      EXPECT_LE(task.first_row + task.row_count, s.first_row + s.row_count);
+      for (std::uint32_t r = task.first_row; r < task.first_row + task.row_count; ++r) {
+        for (std::uint32_t split = task.first_split; split < task.end_split; ++split) {
+          ++seen[(r * 2 + task.kv_head) * 32 + split];
+        }
+      }
+    }
+    for (std::size_t i = 0; i < plan.shares.size(); ++i) {
+      EXPECT_EQ(tasks_of_share[i], plan.shares[i].task_count);
+    }
+    for (std::uint32_t r = 0; r < 282; ++r) {
+      const auto needed = static_cast<std::uint32_t>(positions[r]) / kSplitKeys + 1;
+      for (std::uint32_t i = 0; i < needed; ++i) {
+        EXPECT_EQ(seen[r * 64 + i], 1);
+        EXPECT_EQ(seen[r * 64 + 32 + i], 1);
+      }
+    }
+  }
 }
 
 }  // namespace

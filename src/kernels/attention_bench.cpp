@@ -1,0 +1,158 @@
+// Measurements of the attention kernels. The threads that the caller brings run tasks, the calling
+// thread sets up and takes the time.
+#include "kernels/attention_bench.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+#include "base/str.h"
+#include "kernels/kv_rows.h"
+
+namespace refrain::kernels {
+namespace {
+
+void fill_random(std::vector<float>& values, Rng& rng) {
+  for (float& x : values) {
+    x = static_cast<float>(static_cast<double>(rng.next() >> 40) / (1 << 24)) * 2.0F - 1.0F;
+  }
+}
+
+// Keys that the rows see, summed over rows.
+double keys_seen(const AttentionBench& bench) {
+  double total = 0.0;
+  for (std::uint32_t row = 0; row < bench.row_count; ++row) {
+    const std::uint32_t keys = bench.depth + row + 1;
+    total += bench.shape.window > 0 ? std::min(keys, bench.shape.window) : keys;
+  }
+  return total;
+}
+
+class Setup {
+ public:
+  Setup(const AttentionBench& bench, std::uint32_t thread_count) : bench_(bench) {
+    const AttentionShape& shape = bench.shape;
+    const std::uint32_t length = bench.depth + bench.row_count;
+    const std::uint32_t blocks = (length + bench.block_size - 1) / bench.block_size;
+    const std::size_t tiles = std::size_t{blocks} * bench.block_size / kTileTokens;
+    Rng rng(1);
+    for (std::uint32_t b = 0; b < blocks; ++b) table_.push_back(BlockId{b});
+    for (std::size_t i = blocks; i > 1; --i) std::swap(table_[i - 1], table_[rng.next() % i]);
+    call_.shape = shape;
+    call_.layout =
+        make_kv_layout(bench.format, shape.kv_head_count, shape.key_dim, shape.value_dim, tiles);
+    layers_.resize(bench.layer_count);
+    for (std::vector<std::byte>& layer : layers_) layer.resize(call_.layout.layer_bytes);
+    fill_layers(length, rng);
+    query_.resize(std::size_t{bench.row_count} * shape.head_count * shape.key_dim);
+    fill_random(query_, rng);
+    output_.resize(std::size_t{bench.row_count} * shape.head_count * shape.value_dim);
+    positions_.resize(bench.row_count);
+    std::iota(positions_.begin(), positions_.end(), static_cast<Position>(bench.depth));
+    sequence_ = {table_.data(), 0, bench.row_count};
+    plan_attention({&sequence_, 1}, positions_.data(), shape, thread_count, plan_);
+    stride_ = (attention_scratch_floats(shape) + 31) / 16 * 16;
+    scratch_.resize(stride_ * thread_count + 16);
+    call_.query = query_.data();
+    call_.output = output_.data();
+    call_.positions = positions_.data();
+    call_.sequences = &sequence_;
+    call_.block_size = bench.block_size;
+  }
+
+  void run_layer(std::uint32_t layer, const RunThreads& run_threads) {
+    call_.kv = layers_[layer].data();
+    next_task_ = 0;
+    run_threads([this](std::uint32_t thread) {
+      const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());
+      float* scratch =
+          scratch_.data() + (64 - address % 64) % 64 / sizeof(float) + stride_ * thread;
+      for (std::size_t task = next_task_++; task < plan_.tasks.size(); task = next_task_++) {
+        run_attention(call_, plan_, task, scratch);
+      }
+    });
+  }
+
+  // Bytes of all keys that some row sees.
+  double stored_bytes() const {
+    const std::uint32_t window = bench_.shape.window;
+    const std::uint32_t length = bench_.depth + bench_.row_count;
+    const std::uint32_t keys =
+        window > 0 ? std::min(length, window + bench_.row_count - 1) : length;
+    return static_cast<double>(kv_bytes_per_token(call_.layout)) * keys;
+  }
+
+ private:
+  void fill_layers(std::uint32_t length, Rng& rng) {
+    const AttentionShape& shape = bench_.shape;
+    std::vector<float> keys(std::size_t{length} * shape.kv_head_count * shape.key_dim);
+    std::vector<float> values(std::size_t{length} * shape.kv_head_count * shape.value_dim);
+    fill_random(keys, rng);
+    fill_random(values, rng);
+    std::vector<std::int64_t> slots(length);
+    for (std::uint32_t t = 0; t < length; ++t) {
+      slots[t] = std::int64_t{static_cast<std::uint32_t>(table_[t / bench_.block_size])} *
+                     bench_.block_size +
+                 t % bench_.block_size;
+    }
+    store_kv_rows(call_.layout, layers_[0].data(), slots.data(), length, keys.data(),
+                  values.data());
+    for (std::size_t i = 1; i < layers_.size(); ++i) layers_[i] = layers_[0];
+  }
+
+  const AttentionBench& bench_;
+  std::vector<BlockId> table_;
+  std::vector<std::vector<std::byte>> layers_;
+  std::vector<float> query_, output_, scratch_;
+  std::size_t stride_ = 0;
+  std::vector<Position> positions_;
+  AttentionSequence sequence_;
+  AttentionPlan plan_;
+  AttentionCall call_;
+  std::atomic<std::size_t> next_task_ = 0;
+};
+
+}  // namespace
+
+KernelMeasurement measure_attention(const AttentionBench& bench, std::uint32_t thread_count,
+                                    const RunThreads& run_threads, const Clock& clock) {
+  Setup setup(bench, thread_count);
+  double best = std::numeric_limits<double>::max();
+  for (std::uint32_t round = 0; round < bench.rounds; ++round) {
+    const Tick begin = clock.now();
+    for (std::uint32_t layer = 0; layer < bench.layer_count; ++layer) {
+      setup.run_layer(layer, run_threads);
+    }
+    best = std::min(best, to_seconds(clock.now() - begin) / bench.layer_count);
+  }
+  const double products =
+      keys_seen(bench) * bench.shape.head_count * (bench.shape.key_dim + bench.shape.value_dim);
+  return {str_cat("attention ", bench.row_count == 1 ? "decode " : "prefill ",
+                  kv_format_name(bench.format), " ", bench.label, " at ", bench.depth),
+          best, 1e-9 * setup.stored_bytes() / best, 2e-9 * products / best};
+}
+
+KernelMeasurement measure_read(std::size_t bytes, std::uint32_t thread_count,
+                               const RunThreads& run_threads, const Clock& clock) {
+  const std::size_t words = bytes / sizeof(std::uint64_t);
+  const std::vector<std::uint64_t> memory(words, 1);
+  std::atomic<std::uint64_t> total = 0;  // so that the reading is not optimised away
+  double best = std::numeric_limits<double>::max();
+  for (int round = 0; round < 5; ++round) {
+    const Tick begin = clock.now();
+    run_threads([&](std::uint32_t thread) {
+      const std::size_t end = words * (thread + 1) / thread_count;
+      std::uint64_t sums[8] = {};
+      for (std::size_t i = words * thread / thread_count; i + 8 <= end; i += 8) {
+        for (std::size_t j = 0; j < 8; ++j) sums[j] += memory[i + j];
+      }
+      total += std::accumulate(std::begin(sums), std::end(sums), std::uint64_t{0});
+    });
+    best = std::min(best, to_seconds(clock.now() - begin));
+  }
+  return {"memory read", best, 1e-9 * static_cast<double>(bytes) / best, 0.0};
+}
+
+}  // namespace refrain::kernels

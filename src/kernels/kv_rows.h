@@ -1,0 +1,27 @@
+// Writing, copying and reading rows of keys and values in the layout of kv_layout.h. Plain
+// functions on memory the caller owns; different rows may be written by different threads at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/kv_layout.h"
+
+namespace refrain::kernels {
+
+// Writes rows [0, count): row i of `keys` [count][kv_head_count][key_dim] and of `values`
+// [count][kv_head_count][value_dim] to slots[i] of `layer`. What a slot then holds depends on its
+// row alone, whatever the instruction set.
+void store_kv_rows(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
+                   std::size_t count, const float* keys, const float* values);
+
+// Copies the first `count` tokens of tiles from `from_tile` on, all heads, to `to_tile` on. The
+// tokens behind them in the last tile stay as they are.
+void copy_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from_tile,
+                  std::size_t to_tile, std::uint32_t count);
+
+// One slot of one head as floats: key [key_dim] and value [value_dim]; either may be null.
+void load_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                 std::size_t slot, float* key, float* value);
+
+}  // namespace refrain::kernels

@@ -1,0 +1,240 @@
+// AttentionProblem: random queries, keys and values of one sequence, how they come into an arena of
+// shuffled blocks, how a kernel runs over them, and what a plain softmax in double precision makes
+// of the stored rows, with a bound for the difference. For tests of the attention kernels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/attention_variants.h"
+#include "kernels/kv_rows.h"
+#include "kernels/paged_attention.h"
+
+namespace refrain::kernels {
+
+inline float random_value(Rng& rng) {
+  return static_cast<float>(static_cast<double>(rng.next() >> 40) / (1 << 24)) * 4.0F - 2.0F;
+}
+
+struct AttentionProblem {
+  AttentionShape shape;
+  std::uint32_t length = 0;                // tokens of the sequence
+  std::vector<float> query, keys, values;  // [length][heads][dim], in position order
+
+  std::size_t key_row() const { return std::size_t{shape.kv_head_count} * shape.key_dim; }
+  std::size_t value_row() const { return std::size_t{shape.kv_head_count} * shape.value_dim; }
+  std::size_t query_row() const { return std::size_t{shape.head_count} * shape.key_dim; }
+  std::size_t output_row() const { return std::size_t{shape.head_count} * shape.value_dim; }
+
+  static AttentionProblem random(const AttentionShape& shape, std::uint32_t length,
+                                 std::uint64_t seed) {
+    AttentionProblem p{shape, length, {}, {}, {}};
+    Rng rng(seed);
+    p.query.resize(p.query_row() * length);
+    p.keys.resize(p.key_row() * length);
+    p.values.resize(p.value_row() * length);
+    for (float& x : p.query) x = random_value(rng);
+    for (float& x : p.keys) x = random_value(rng);
+    for (float& x : p.values) x = random_value(rng);
+    return p;
+  }
+};
+
+// A problem's keys and values in shuffled blocks; all else in the arena is NaN.
+struct PagedArena {
+  KvLayout layout;
+  std::uint32_t block_size = 0;
+  std::vector<BlockId> table;
+  std::vector<std::byte> bytes;
+
+  PagedArena(const AttentionProblem& p, KvFormat format, std::uint32_t tokens_per_block,
+             std::uint64_t seed)
+      : block_size(tokens_per_block) {
+    const std::uint32_t blocks = (p.length + block_size - 1) / block_size;
+    std::vector<std::uint32_t> order(blocks + 3);
+    std::iota(order.begin(), order.end(), 0U);
+    Rng rng(seed);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.next() % i]);
+    for (std::uint32_t b = 0; b < blocks; ++b) table.push_back(BlockId{order[b]});
+    layout = make_kv_layout(format, p.shape.kv_head_count, p.shape.key_dim, p.shape.value_dim,
+                            order.size() * block_size / kTileTokens);
+    bytes.assign(layout.layer_bytes, std::byte{0xFF});  // NaN as float16 and as float
+    store_kv_rows(layout, bytes.data(), slots(0, p.length).data(), p.length, p.keys.data(),
+                  p.values.data());
+  }
+
+  std::int64_t slot(std::uint32_t position) const {
+    const auto block = static_cast<std::uint32_t>(table[position / block_size]);
+    return std::int64_t{block} * block_size + position % block_size;
+  }
+  std::vector<std::int64_t> slots(std::uint32_t from, std::uint32_t to) const {
+    std::vector<std::int64_t> list;
+    for (std::uint32_t t = from; t < to; ++t) list.push_back(slot(t));
+    return list;
+  }
+};
+
+struct RunOptions {
+  std::uint32_t thread_count = 1;       // the plan's; tasks run one after the other
+  AttentionKernel* kernel = nullptr;    // null: the processor's
+  std::uint64_t task_order_seed = 0;    // 0: as planned
+  std::uint32_t mass_row = UINT32_MAX;  // position whose attention mass is wanted
+  std::vector<float>* mass = nullptr;   // [kv heads][length]
+};
+
+// Output of rows [from, to) of the problem as one batch.
+inline std::vector<float> attend(const AttentionProblem& p, const PagedArena& arena,
+                                 std::uint32_t from, std::uint32_t to,
+                                 const RunOptions& options = {}) {
+  std::vector<Position> positions(to - from);
+  std::iota(positions.begin(), positions.end(), static_cast<Position>(from));
+  const AttentionSequence sequence{arena.table.data(), 0, to - from};
+  std::vector<float> output((to - from) * p.output_row(), -1.0F);
+  std::vector<float*> mass(to - from, nullptr);
+  AttentionCall call;
+  call.shape = p.shape;
+  call.layout = arena.layout;
+  call.kv = arena.bytes.data();
+  call.query = p.query.data() + from * p.query_row();
+  call.output = output.data();
+  call.positions = positions.data();
+  call.sequences = &sequence;
+  call.block_size = arena.block_size;
+  if (options.mass != nullptr) {
+    mass[options.mass_row - from] = options.mass->data();
+    call.mass = mass.data();
+    call.mass_stride = p.length;
+  }
+  AttentionPlan plan;
+  plan_attention({&sequence, 1}, positions.data(), p.shape, options.thread_count, plan);
+  std::vector<std::size_t> order(plan.tasks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (options.task_order_seed != 0) {
+    Rng rng(options.task_order_seed);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.next() % i]);
+  }
+  AttentionKernel* kernel = options.kernel != nullptr
+                                ? options.kernel
+                                : attention_variants(arena.layout.format).back().kernel;
+  // What an earlier task has left behind must not matter either.
+  std::vector<float> scratch(attention_scratch_floats(p.shape) + 16, std::nanf(""));
+  std::fill(plan.partials.begin(), plan.partials.end(), std::nanf(""));
+  float* aligned =
+      scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) / 4 % 16;
+  for (const std::size_t i : order) kernel(call, plan, plan.tasks[i], aligned);
+  return output;
+}
+
+struct Expected {
+  double value = 0.0;
+  double bound = 0.0;  // of the error of a kernel
+};
+
+// Attention of one row and head over the rows as stored, all dimensions, in double precision. The
+// bound follows the kernels: sums of FP32 products with gamma(n) = n * 2^-24, a relative error of
+// each weight from that of its score, and for q8 the rounding of queries and weights.
+class PlainAttention {
+ public:
+  PlainAttention(const AttentionProblem& p, const PagedArena& arena, std::uint32_t position,
+                 std::uint32_t head)
+      : p_(p), arena_(arena), dim_(p.shape.value_dim) {
+    const std::uint32_t kv_head = head / (p.shape.head_count / p.shape.kv_head_count);
+    const std::uint32_t window = p.shape.window;
+    const float* query = &p.query[position * p.query_row() + std::size_t{head} * p.shape.key_dim];
+    first_ = window > 0 && position >= window ? position + 1 - window : 0;
+    std::vector<float> key(p.shape.key_dim);
+    double most = 0.0;
+    for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
+      most = std::max(most, std::fabs(double{query[d]}));
+    }
+    for (std::uint32_t t = first_; t <= position; ++t) {
+      values_.emplace_back(dim_);
+      load_kv_row(arena.layout, arena.bytes.data(), kv_head,
+                  static_cast<std::size_t>(arena.slot(t)), key.data(), values_.back().data());
+      double score = 0.0, size = 0.0, key_size = 0.0;
+      for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
+        score += double{query[d]} * key[d];
+        size += std::fabs(double{query[d]} * key[d]);
+        key_size += std::fabs(double{key[d]});
+      }
+      score *= p.shape.scale;
+      double error = size * p.shape.scale * (p.shape.key_dim + 8) * kUnit;
+      if (q8()) error += key_size * most / 16256 / 2 * 1.01 * p.shape.scale;
+      const double cap = p.shape.soft_cap;
+      if (cap > 0.0) {
+        score = cap * std::tanh(score / cap);  // its slope is at most 1
+        error += cap * 12 * kUnit;
+      }
+      scores_.push_back(score);
+      score_error_ = std::max(score_error_, error + 4 * std::fabs(score) * kUnit);
+    }
+    const double top = *std::max_element(scores_.begin(), scores_.end());
+    for (double& score : scores_) total_ += score = std::exp(score - top);
+  }
+
+  std::vector<Expected> all() const {
+    std::vector<Expected> result(dim_);
+    const std::vector<double> lost = q8() ? lost_to_rounding() : std::vector<double>(dim_, 0.0);
+    const double splits = 1.0 + static_cast<double>(scores_.size()) / kSplitKeys;
+    const double relative = 2 * std::expm1(2 * score_error_) + (280 + 8 * splits) * kUnit;
+    for (std::uint32_t d = 0; d < dim_; ++d) {
+      double size = 0.0;
+      for (std::size_t i = 0; i < scores_.size(); ++i) {
+        result[d].value += scores_[i] * values_[i][d] / total_;
+        size += scores_[i] * std::fabs(double{values_[i][d]}) / total_;
+      }
+      // Weights below 2^-126 of the largest, and results that are subnormal.
+      result[d].bound = relative * size + lost[d] + 1e-37;
+    }
+    return result;
+  }
+
+  // Softmax weight of a key.
+  double weight(std::uint32_t key) const {
+    return key < first_ ? 0.0 : scores_[key - first_] / total_;
+  }
+
+ private:
+  static constexpr double kUnit = 0x1p-24;
+  bool q8() const { return arena_.layout.format == KvFormat::kQ8; }
+
+  // Half a unit of the weights of each split, times the whole numbers of the values.
+  std::vector<double> lost_to_rounding() const {
+    std::vector<double> lost(dim_, 0.0);
+    for (std::size_t begin = 0; begin < scores_.size();) {
+      const std::size_t end = std::min(
+          scores_.size(), (begin + first_) / kSplitKeys * kSplitKeys + kSplitKeys - first_);
+      double top = 0.0;
+      std::vector<double> whole(dim_, 0.0);
+      for (std::size_t i = begin; i < end; ++i) {
+        double most = 0.0;
+        for (const float x : values_[i]) most = std::max(most, std::fabs(double{x}));
+        const double scale = most / 127;
+        top = std::max(top, scores_[i] * scale);
+        for (std::uint32_t d = 0; d < dim_ && scale > 0.0; ++d) {
+          whole[d] += std::fabs(values_[i][d] / scale);
+        }
+      }
+      // Products with largest weights below 2^-110 are taken for zero.
+      const double unit = top / 65535 * 0.51 + 0x1p-110;
+      for (std::uint32_t d = 0; d < dim_; ++d) lost[d] += unit * whole[d] / total_;
+      begin = end;
+    }
+    return lost;
+  }
+
+  const AttentionProblem& p_;
+  const PagedArena& arena_;
+  std::uint32_t dim_;
+  std::uint32_t first_ = 0;
+  std::vector<std::vector<float>> values_;
+  std::vector<double> scores_;  // then weights, relative to the largest
+  double score_error_ = 0.0;
+  double total_ = 0.0;
+};
+
+}  // namespace refrain::kernels
