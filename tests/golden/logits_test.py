@@ -57,9 +57,10 @@ class Checker:
             print("FAILED", message)
 
 
-def executor_logits(program, model, prompts, vocabulary):
+def executor_logits(program, model, prompts, vocabulary, kernels):
     lines = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
-    done = subprocess.run([program, model, "logits", "--threads", "1", "--chunks", "3,1,17,64"],
+    done = subprocess.run([program, model, "logits", "--threads", "1", "--chunks", "3,1,17,64",
+                           "--kernels", kernels],
                           input=lines.encode(), stdout=subprocess.PIPE, check=True)
     return np.frombuffer(done.stdout, np.float32).reshape(-1, vocabulary)
 
@@ -85,8 +86,10 @@ def compare(check, name, got, expected, tolerance):
 
 def compare_model(check, options, path, name, prompts, tolerance):
     reference = Reference(str(path))
-    got = executor_logits(options.program, str(path), prompts, reference.vocabulary_size)
-    compare(check, name, got, np.concatenate([reference.logits(p) for p in prompts]), tolerance)
+    expected = np.concatenate([reference.logits(p) for p in prompts])
+    for kernels in ("cpu", "ggml"):
+        got = executor_logits(options.program, str(path), prompts, reference.vocabulary_size, kernels)
+        compare(check, f"{name}, {kernels}", got, expected, tolerance)
 
 
 def tiny(check, options):

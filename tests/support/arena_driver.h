@@ -16,12 +16,15 @@
 
 namespace refrain::test {
 
+enum class Kernels { kCpu, kGgml };  // our own, or the reference
+
 struct DriverOptions {
   std::uint32_t thread_count = 1;
   std::uint32_t block_size = 16;
   std::uint32_t block_count = 64;
   std::uint32_t max_batch_rows = 512;
   model::KvFormat format = model::KvFormat::kF16;
+  Kernels kernels = Kernels::kCpu;
 };
 
 // A sequence under way: its tokens, how many of them have K/V, and its blocks.
@@ -45,8 +48,11 @@ class ArenaDriver {
                                         options.block_count);
     CHECK(arena.ok(), "arena");
     arena_ = std::move(arena).value();
-    auto executor = model::Executor::create_ggml(model, *arena_,
-                                                 {options.thread_count, options.max_batch_rows});
+    const model::ExecutorOptions wanted{.thread_count = options.thread_count,
+                                        .max_batch_rows = options.max_batch_rows};
+    auto executor = options.kernels == Kernels::kCpu
+                        ? model::Executor::create_cpu(model, *arena_, wanted)
+                        : model::Executor::create_ggml(model, *arena_, wanted);
     CHECK(executor.ok(), "executor");
     executor_ = std::move(executor).value();
   }

@@ -1,7 +1,7 @@
 // Golden data of the C++ side: reads token lists and writes logits or likelihoods.
 //
 //   logits_main MODEL logits [--threads N] [--chunks 7,16,1] [--last K] [--kv-bits 16|8]
-//               < tokens > logits
+//               [--kernels cpu|ggml] < tokens > logits
 //   logits_main MODEL likelihood [...] < tokens
 //
 // Each line of standard input is one token list (ids separated by spaces), run on its own. `logits`
@@ -26,6 +26,7 @@ struct Options {
   std::uint32_t last = UINT32_MAX;
   std::vector<std::uint32_t> chunks = {512};
   model::KvFormat format = model::KvFormat::kF16;
+  Kernels kernels = Kernels::kCpu;
 };
 
 std::vector<std::uint32_t> numbers(std::string text) {
@@ -42,6 +43,10 @@ bool parse(int argc, char** argv, Options& options) {
   options.mode = argv[2];
   for (int i = 3; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--kernels") {
+      options.kernels = argv[i + 1] == std::string("ggml") ? Kernels::kGgml : Kernels::kCpu;
+      continue;
+    }
     const std::vector<std::uint32_t> values = numbers(argv[i + 1]);
     if (values.empty() || std::count(values.begin(), values.end(), 0U) > 0) return false;
     if (name == "--threads") {
@@ -72,7 +77,8 @@ class Runner {
   Runner(const model::Model& model, const Options& options)
       : options_(options),
         vocabulary_(model.shape().vocabulary_size),
-        driver_(model, {options.threads, 16, kBlockCount, kRowsMax, options.format}) {}
+        driver_(model,
+                {options.threads, 16, kBlockCount, kRowsMax, options.format, options.kernels}) {}
 
   void run(const TokenList& tokens) {
     driver_.reset();
@@ -140,7 +146,7 @@ int main(int argc, char** argv) {
   refrain::test::Options options;
   if (!refrain::test::parse(argc, argv, options)) {
     std::cerr << "error: usage: logits_main MODEL logits|likelihood [--threads N] [--chunks A,B] "
-                 "[--last K] [--kv-bits 16|8]\n";
+                 "[--last K] [--kv-bits 16|8] [--kernels cpu|ggml]\n";
     return 2;
   }
   return refrain::test::run(options);

@@ -17,6 +17,7 @@ namespace {
 using test::ArenaDriver;
 using test::DrivenSequence;
 using test::DriverOptions;
+using test::Kernels;
 using test::Piece;
 
 // Runs per model and property; each takes tens of milliseconds. RC_PARAMS asks for more.
@@ -35,10 +36,9 @@ const Model& model_of(const std::string& name) {
 
 // Architectures, one of each family of vec_dot kernels, and what changes positions.
 const std::vector<std::string> kModels = {
-    "tiny-llama", "tiny-qwen2", "tiny-qwen3",  "tiny-gemma3",  "tiny-F16",
-    "tiny-BF16",  "tiny-Q4_0",  "tiny-Q4_1",   "tiny-Q8_0",    "tiny-Q4_K",
-    "tiny-Q6_K",  "tiny-yarn",  "tiny-llama3", "tiny-partial", "tiny-head80",
-    "tiny-mha",   "tiny-mqa"};
+    "tiny-llama",  "tiny-qwen2",   "tiny-qwen3",  "tiny-gemma3", "tiny-F16",  "tiny-BF16",
+    "tiny-Q4_0",   "tiny-Q4_1",    "tiny-Q8_0",   "tiny-Q4_K",   "tiny-Q6_K", "tiny-yarn",
+    "tiny-llama3", "tiny-partial", "tiny-head80", "tiny-mha",    "tiny-mqa"};
 
 TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
   Rng rng(seed);
@@ -51,8 +51,9 @@ TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t s
 
 using Logits = std::vector<float>;  // [tokens, vocabulary]
 
-Logits cold(const Model& model, const TokenList& tokens, KvFormat format = KvFormat::kF16) {
-  ArenaDriver driver(model, {.format = format});
+Logits cold(const Model& model, const TokenList& tokens, KvFormat format = KvFormat::kF16,
+            Kernels kernels = Kernels::kCpu) {
+  ArenaDriver driver(model, {.format = format, .kernels = kernels});
   DrivenSequence sequence{tokens, 0, {}};
   return driver.step({{&sequence, static_cast<std::uint32_t>(tokens.size())}});
 }
@@ -116,18 +117,19 @@ TEST_P(ExecutorProperty, ChunksBatchMatesThreadsAndBlockSizesChangeNoBit) {
   const Model& model = model_of(GetParam());
   ASSERT_TRUE(rc::check("mixed batches equal cold runs", [&] {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
-    // Mostly one: threads that outnumber the free cores wait for each other by spinning.
+    const Kernels kernels = rng.below(4) == 0 ? Kernels::kGgml : Kernels::kCpu;
+    // The reference on one: its threads wait for each other by spinning.
     const std::uint32_t threads =
-        rng.below(2) == 0 ? 1 : static_cast<std::uint32_t>(2 + rng.below(2));
+        kernels == Kernels::kGgml ? 1 : static_cast<std::uint32_t>(1 + rng.below(3));
     const std::uint32_t block_size = 16U << rng.below(3);
     const KvFormat format = rng.below(2) == 0 ? KvFormat::kF16 : KvFormat::kQ8;
-    ArenaDriver driver(model, {threads, block_size, 2048 / block_size, 512, format});
+    ArenaDriver driver(model, {threads, block_size, 2048 / block_size, 512, format, kernels});
     std::vector<Running> all(1 + rng.below(3));
     for (Running& one : all) {
       const auto length =
           static_cast<std::uint32_t>(rng.below(3) == 0 ? 250 + rng.below(60) : 1 + rng.below(90));
       one.sequence.tokens = random_tokens(model, length, rng.next());
-      one.expected = cold(model, one.sequence.tokens, format);
+      one.expected = cold(model, one.sequence.tokens, format, kernels);
     }
     run_mixed(model, driver, all, rng);
   }));

@@ -23,7 +23,7 @@ struct ModelBench {
     constexpr std::uint32_t kBlocks = 64;
     arena = model::KvArena::create(model->shape(), model::KvFormat::kF16, 16, kBlocks).value();
     executor =
-        model::Executor::create_ggml(*model, *arena, {.thread_count = 1, .max_batch_rows = 64})
+        model::Executor::create_cpu(*model, *arena, {.thread_count = 1, .max_batch_rows = 64})
             .value();
     ledger =
         kv::Ledger::create({.block_size = 16, .block_count = kBlocks, .prefix_cache = prefix_cache})
