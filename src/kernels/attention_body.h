@@ -110,6 +110,18 @@ REFRAIN_INLINE void exp2_of_both(float& a, float& b) {
   b = lanes[8];
 }
 
+// Calls function.template operator()<n>() for n = count, from 1 to Max.
+template <std::uint32_t Max, class Function>
+REFRAIN_INLINE void with_count(std::uint32_t count, Function function) {
+  if constexpr (Max > 1) {
+    if (count < Max) {
+      with_count<Max - 1>(count, function);
+      return;
+    }
+  }
+  function.template operator()<Max>();
+}
+
 template <class Reduction>
 class Task {
  public:

@@ -94,18 +94,6 @@ inline void add_values(const float* weights, const T* const* tiles, std::uint32_
   }
 }
 
-// Calls function.template operator()<n>() for n = count, from 1 to Max.
-template <std::uint32_t Max, class Function>
-REFRAIN_INLINE void with_count(std::uint32_t count, Function function) {
-  if constexpr (Max > 1) {
-    if (count < Max) {
-      with_count<Max - 1>(count, function);
-      return;
-    }
-  }
-  function.template operator()<Max>();
-}
-
 class F16Reduction {
  public:
   F16Reduction(const AttentionCall& call, float* scratch, const AttentionScratch& parts,

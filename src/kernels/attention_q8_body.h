@@ -1,12 +1,13 @@
 // Reduction of 8-bit keys and values in whole numbers; the including file defines
 // REFRAIN_ATTENTION_Q8. Read attention_body.h and kv_layout.h first.
 //
-// Queries are rounded to 15 bits and weights to 16, each in two bytes, with one scale for a row
-// (and split); sums of byte products are exact. So the tiles need no expansion, no order matters,
-// and instruction sets differ in nothing but how they compute 2^x.
+// Queries are rounded to 8 bits with one scale for a row, weights to 8 bits with one scale for each
+// 64 keys, so that a key of large weight takes nothing from those far away. Sums of byte products
+// are exact: the tiles need no expansion, no order within them matters, and instruction sets differ
+// in nothing but how they compute 2^x.
 //
 //   score[q][key]  = sum(query bytes * key bytes) * query scale * key scale
-//   output[q][d]   = sum(weight bytes * value bytes) * weight scale
+//   output[q][d]  += sum over 64 keys(weight bytes * value bytes) * weight scale, keys ascending
 //                    a weight is the key's softmax weight times its value's scale
 #pragma once
 
@@ -15,13 +16,19 @@
 namespace refrain::kernels {
 namespace {
 
-constexpr std::uint32_t kByteRows = 3;  // query rows held in registers together
 #if defined(REFRAIN_SIMD_AVX512)
+constexpr std::uint32_t kByteRows = 6;     // query rows held in registers together
 constexpr std::uint32_t kByteVectors = 4;  // tiles, or vectors of value columns, for each of them
+#elif defined(REFRAIN_SIMD_AVX2)
+constexpr std::uint32_t kByteRows = 4;
+constexpr std::uint32_t kByteVectors = 1;
 #else
+constexpr std::uint32_t kByteRows = 2;
 constexpr std::uint32_t kByteVectors = 1;
 #endif
-static_assert(kQueryGroup % kByteRows == 0);
+constexpr std::uint32_t kScaledTiles = 4;  // share one scale of their weights
+constexpr std::uint32_t kWeightScales = kSplitTiles / kScaledTiles;
+static_assert(kQueryGroup % kByteRows == 0 && kSplitTiles % kScaledTiles == 0);
 
 // acc + the products of four unsigned bytes of `a` with four signed ones of `b`, lane by lane.
 REFRAIN_INLINE IntVec add_byte_products(IntVec acc, IntVec a, IntVec b) {
@@ -59,34 +66,30 @@ REFRAIN_INLINE void store_low_bytes(std::uint8_t* to, IntVec a) {
 #endif
 }
 
-// Scores of `Rows` queries for `Tiles` tiles of keys. queries [2][key_groups][kByteRows] are the
-// high and the low bytes of their values.
+// Scores of `Rows` queries for `Tiles` tiles of keys. queries [key_groups][kByteRows].
 template <std::uint32_t Rows, std::uint32_t Tiles>
 inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
                              const std::int32_t* offsets, const std::byte* const* tiles,
                              std::uint32_t key_groups, float* scores) {
-  IntVec high[Rows][Tiles], low[Rows][Tiles];
+  IntVec sum[Rows][Tiles];
   REFRAIN_UNROLL
   for (std::uint32_t r = 0; r < Rows; ++r) {
     REFRAIN_UNROLL
-    for (std::uint32_t t = 0; t < Tiles; ++t) high[r][t] = low[r][t] = splat_int(0);
+    for (std::uint32_t t = 0; t < Tiles; ++t) sum[r][t] = splat_int(-offsets[r]);
   }
   const std::byte* column[Tiles];
   REFRAIN_UNROLL
   for (std::uint32_t t = 0; t < Tiles; ++t) column[t] = tiles[t];
-  const std::int32_t* low_queries = queries + std::size_t{key_groups} * kByteRows;
   for (std::size_t g = 0; g < key_groups; ++g) {
     IntVec key[Tiles];
     REFRAIN_UNROLL
     for (std::uint32_t t = 0; t < Tiles; ++t) key[t] = load_int(column[t] + g * 64);
     REFRAIN_UNROLL
     for (std::uint32_t r = 0; r < Rows; ++r) {
-      const IntVec q_high = splat_int(queries[g * kByteRows + r]);
-      const IntVec q_low = splat_int(low_queries[g * kByteRows + r]);
+      const IntVec q = splat_int(queries[g * kByteRows + r]);
       REFRAIN_UNROLL
       for (std::uint32_t t = 0; t < Tiles; ++t) {
-        high[r][t] = add_byte_products(high[r][t], key[t], q_high);
-        low[r][t] = add_byte_products(low[r][t], key[t], q_low);
+        sum[r][t] = add_byte_products(sum[r][t], key[t], q);
       }
     }
   }
@@ -95,67 +98,60 @@ inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
     const Vec scale = load(reinterpret_cast<const float*>(tiles[t] + std::size_t{key_groups} * 64));
     REFRAIN_UNROLL
     for (std::uint32_t r = 0; r < Rows; ++r) {
-      const IntVec sum = shift_left<7>(high[r][t]) + low[r][t] - splat_int(offsets[r]);
-      store(scores + r * kSplitKeys + t * kTileTokens, to_float(sum) * (scale * splat(factors[r])));
+      store(scores + r * kSplitKeys + t * kTileTokens,
+            to_float(sum[r][t]) * (scale * splat(factors[r])));
     }
   }
 }
 
-// Weighted sums of the values of tiles [first, end) for `Rows` rows, from dimension d on.
+// Weighted sums of the values of tiles [first, end) for `Rows` rows, from dimension d on: exact
+// over the tiles that share a scale, then added to the records.
 template <std::uint32_t Rows, std::uint32_t Vectors>
-inline void sum_byte_values(const std::uint8_t* high_weights, const std::uint8_t* low_weights,
-                            const float* factors, const std::byte* const* tiles, TileRange range,
-                            std::uint32_t columns, std::uint32_t d, float* records,
-                            std::size_t stride) {
-  IntVec high[Rows][Vectors], low[Rows][Vectors];
-  REFRAIN_UNROLL
-  for (std::uint32_t r = 0; r < Rows; ++r) {
+inline void sum_byte_values(const std::uint8_t* weights, const float* factors,
+                            const std::byte* const* tiles, TileRange range, std::uint32_t columns,
+                            std::uint32_t d, float* records, std::size_t stride) {
+  for (std::uint32_t begin = range.first; begin < range.end;) {
+    const std::uint32_t scale = begin / kScaledTiles;
+    const std::uint32_t end = smaller(range.end, (scale + 1) * kScaledTiles);
+    IntVec sum[Rows][Vectors];
     REFRAIN_UNROLL
-    for (std::uint32_t c = 0; c < Vectors; ++c) high[r][c] = low[r][c] = splat_int(0);
-  }
-  for (std::uint32_t t = range.first; t < range.end; ++t) {
-    const std::byte* tile = tiles[t] + std::size_t{d} * 4;
-    REFRAIN_UNROLL
-    for (std::uint32_t g = 0; g < kTileTokens / 4; ++g) {
-      IntVec value[Vectors];
+    for (std::uint32_t r = 0; r < Rows; ++r) {
       REFRAIN_UNROLL
-      for (std::uint32_t c = 0; c < Vectors; ++c) {
-        value[c] = load_int(tile + std::size_t{g} * columns * 4 + c * 64);
-      }
+      for (std::uint32_t c = 0; c < Vectors; ++c) sum[r][c] = splat_int(0);
+    }
+    for (std::uint32_t t = begin; t < end; ++t) {
+      const std::byte* tile = tiles[t] + std::size_t{d} * 4;
       REFRAIN_UNROLL
-      for (std::uint32_t r = 0; r < Rows; ++r) {
-        std::int32_t h, l;
-        __builtin_memcpy(&h, high_weights + r * kSplitKeys + t * kTileTokens + g * 4, 4);
-        __builtin_memcpy(&l, low_weights + r * kSplitKeys + t * kTileTokens + g * 4, 4);
-        const IntVec weight_high = splat_int(h), weight_low = splat_int(l);
+      for (std::uint32_t g = 0; g < kTileTokens / 4; ++g) {
+        IntVec value[Vectors];
         REFRAIN_UNROLL
         for (std::uint32_t c = 0; c < Vectors; ++c) {
-          high[r][c] = add_byte_products(high[r][c], weight_high, value[c]);
-          low[r][c] = add_byte_products(low[r][c], weight_low, value[c]);
+          value[c] = load_int(tile + std::size_t{g} * columns * 4 + c * 64);
+        }
+        REFRAIN_UNROLL
+        for (std::uint32_t r = 0; r < Rows; ++r) {
+          std::int32_t four;
+          __builtin_memcpy(&four, weights + r * kSplitKeys + t * kTileTokens + g * 4, 4);
+          const IntVec weight = splat_int(four);
+          REFRAIN_UNROLL
+          for (std::uint32_t c = 0; c < Vectors; ++c) {
+            sum[r][c] = add_byte_products(sum[r][c], weight, value[c]);
+          }
         }
       }
     }
-  }
-  REFRAIN_UNROLL
-  for (std::uint32_t r = 0; r < Rows; ++r) {
     REFRAIN_UNROLL
-    for (std::uint32_t c = 0; c < Vectors; ++c) {
-      const Vec sum = multiply_add(to_float(high[r][c]), splat(256.0F), to_float(low[r][c]));
-      store(records + r * stride + d + c * 16, sum * splat(factors[r]));
+    for (std::uint32_t r = 0; r < Rows; ++r) {
+      const Vec factor = splat(factors[r * kWeightScales + scale]);
+      REFRAIN_UNROLL
+      for (std::uint32_t c = 0; c < Vectors; ++c) {
+        float* record = records + r * stride + d + c * 16;
+        const Vec part = to_float(sum[r][c]);
+        store(record,
+              begin == range.first ? part * factor : multiply_add(part, factor, load(record)));
+      }
     }
-  }
-}
-
-// Calls function.template operator()<n>() for n = count, from 1 to kByteRows.
-template <class Function>
-REFRAIN_INLINE void with_byte_rows(std::uint32_t count, Function function) {
-  static_assert(kByteRows == 3);
-  if (count == 3) {
-    function.template operator()<3>();
-  } else if (count == 2) {
-    function.template operator()<2>();
-  } else {
-    function.template operator()<1>();
+    begin = end;
   }
 }
 
@@ -174,31 +170,25 @@ class Q8Reduction {
         queries_(reinterpret_cast<std::int32_t*>(scratch + parts.queries)),
         scores_(scratch + parts.scores),
         records_(scratch + parts.records),
-        high_weights_(reinterpret_cast<std::uint8_t*>(scratch + parts.weights)),
-        low_weights_(high_weights_ + std::size_t{kByteRows} * kSplitKeys) {
+        weights_(reinterpret_cast<std::uint8_t*>(scratch + parts.weights)) {
     const std::size_t padded = (query_count + kByteRows - 1) / kByteRows * kByteRows;
-    offsets_ = queries_ + padded * key_groups_ * 2;
+    offsets_ = queries_ + padded * key_groups_;
     factors_ = reinterpret_cast<float*>(offsets_ + padded);
   }
 
   float* records() const { return records_; }
 
-  // Rounds a query to 15 bits: value = scale * (128 * high + low), both bytes signed.
+  // Rounds a query to 8 bits.
   void set_query(std::uint32_t q, const float* query) {
-    constexpr float kMost = 127.0F * 128.0F;
-    const float scale = scale_of(query, key_dim_, kMost);
-    std::int32_t* high_at = queries_of(q) + q % kByteRows;
-    std::int32_t* low_at = high_at + std::size_t{key_groups_} * kByteRows;
+    const float scale = scale_of(query, key_dim_, 127.0F);
+    std::int32_t* at = queries_of(q) + q % kByteRows;
     IntVec sums = splat_int(0);
     for (std::uint32_t d = 0; d < key_dim_; d += kLanes) {
-      const IntVec value = rounded_quotient(load_part(query, d, key_dim_), scale, kMost);
-      const IntVec high = shift_right<7>(value + splat_int(64));
-      std::uint8_t high_bytes[kLanes], low_bytes[kLanes];
-      store_low_bytes(high_bytes, high);
-      store_low_bytes(low_bytes, value - shift_left<7>(high));
+      const IntVec value = rounded_quotient(load_part(query, d, key_dim_), scale, 127.0F);
+      std::uint8_t bytes[kLanes];
+      store_low_bytes(bytes, value);
       for (std::uint32_t g = d / 4; g < smaller(key_groups_, d / 4 + 4); ++g) {
-        __builtin_memcpy(high_at + g * kByteRows, high_bytes + (g * 4 - d), 4);
-        __builtin_memcpy(low_at + g * kByteRows, low_bytes + (g * 4 - d), 4);
+        __builtin_memcpy(at + g * kByteRows, bytes + (g * 4 - d), 4);
       }
       sums = sums + value;
     }
@@ -221,9 +211,10 @@ class Q8Reduction {
       if (tiles.first >= tiles.end) continue;
       score(first + i, rows, *tiles_, tiles);
       prefetching_ = false;
-      float factors[kByteRows];
+      float factors[kByteRows * kWeightScales];
       for (std::uint32_t r = 0; r < rows; ++r) {
-        factors[r] = round_weights(r, ranges[i + r], tiles, records + (i + r) * stride_);
+        round_weights(r, ranges[i + r], tiles, records + (i + r) * stride_,
+                      factors + r * kWeightScales);
       }
       sum_values(rows, tiles, factors, records + i * stride_);
     }
@@ -241,11 +232,11 @@ class Q8Reduction {
  private:
   // Of the block that row q is in.
   std::int32_t* queries_of(std::uint32_t q) const {
-    return queries_ + std::size_t{q / kByteRows} * kByteRows * key_groups_ * 2;
+    return queries_ + std::size_t{q / kByteRows} * kByteRows * key_groups_;
   }
 
   void score(std::uint32_t q, std::uint32_t rows, const SplitTiles& tiles, TileRange range) {
-    with_byte_rows(rows, [&]<std::uint32_t Rows>() {
+    with_count<kByteRows>(rows, [&]<std::uint32_t Rows>() {
       std::uint32_t t = range.first;
       for (; t + kByteVectors <= range.end; t += kByteVectors) {
         if (prefetching_) prefetch(t);
@@ -264,53 +255,67 @@ class Q8Reduction {
     }
   }
 
-  // Turns the scores of a row into weights of 16 bits, zero beside `range`; writes the record's
-  // maximum and sum. Returns what one unit of the weights stands for.
-  float round_weights(std::uint32_t r, KeyRange range, TileRange tiles, float* record) {
-    float* scores = scores_ + r * kSplitKeys;
-    std::uint8_t* high = high_weights_ + r * kSplitKeys;
-    std::uint8_t* low = low_weights_ + r * kSplitKeys;
-    const TileRange own = tiles_of(&range, 1);
+  // Turns the scores of a row into weights of 8 bits, zero beside `range`; writes the record's
+  // maximum and sum, and what one unit of the weights stands for, scale by scale.
+  void round_weights(std::uint32_t r, KeyRange range, TileRange tiles, float* record,
+                     float* factors) {
+    const float* scores = scores_ + r * kSplitKeys;
     const float maximum = maximum_of(scores, range);
-    record[columns_] = maximum;
-    record[columns_ + 1] = weigh(scores, range, maximum);
-    IntVec top = splat_int(0);
-    for (std::uint32_t t = own.first; t < own.end; ++t) {
-      const float* scales = reinterpret_cast<const float*>(tiles_->values[t] + value_scales_at_);
-      const auto first = static_cast<std::int32_t>(range.low - t * kTileTokens);
-      const auto end = static_cast<std::int32_t>(range.high - t * kTileTokens);
-      Vec weight = load(scores + t * kTileTokens) * load(scales);
-      if (first > 0 || end < 16) weight = select_lanes(first, end, weight, splat(0.0F));
-      store(scores + t * kTileTokens, weight);
-      top = max(bits_of(absolute(weight)), top);
+    const Vec top = splat(maximum);
+    Vec sum = splat(0.0F);
+    for (std::uint32_t begin = tiles.first; begin < tiles.end;) {
+      const std::uint32_t scale = begin / kScaledTiles;
+      const std::uint32_t end = smaller(tiles.end, (scale + 1) * kScaledTiles);
+      float weights[kScaledTiles * kTileTokens];
+      IntVec largest = splat_int(0);
+      for (std::uint32_t t = begin; t < end; ++t) {
+        const auto low = static_cast<std::int32_t>(range.low - t * kTileTokens);
+        const auto high = static_cast<std::int32_t>(range.high - t * kTileTokens);
+        const float* scales = reinterpret_cast<const float*>(tiles_->values[t] + value_scales_at_);
+        Vec weight = exp2_nonpositive(load(scores + t * kTileTokens) - top);
+        Vec scaled = weight * load(scales);
+        if (low > 0 || high < 16) {
+          weight = select_lanes(low, high, weight, splat(0.0F));
+          scaled = select_lanes(low, high, scaled, splat(0.0F));
+        }
+        sum = sum + weight;
+        store(weights + (t - begin) * kTileTokens, scaled);
+        largest = max(bits_of(absolute(scaled)), largest);
+      }
+      factors[scale] =
+          round_scaled(weights, begin, end, max_lanes(largest), weights_ + r * kSplitKeys);
+      begin = end;
     }
-    const std::int32_t largest_bits = max_lanes(top);
+    record[columns_] = maximum;
+    record[columns_ + 1] = sum_lanes(sum);
+  }
+
+  // Weights of tiles [begin, end) in units of the largest / 255. Returns the unit.
+  static float round_scaled(const float* weights, std::uint32_t begin, std::uint32_t end,
+                            std::int32_t largest_bits, std::uint8_t* bytes) {
     float largest;
     __builtin_memcpy(&largest, &largest_bits, sizeof(largest));
     const bool finite = largest_bits < 0x7F800000;  // as integers NaN is above infinity
-    const Vec to_units = splat(finite && largest > 0x1p-110F ? 65535.0F / largest : 0.0F);
-    for (std::uint32_t t = tiles.first; t < tiles.end; ++t) {
-      IntVec units = splat_int(0);
-      if (t >= own.first && t < own.end) {
-        // The rounded number is in the low bits.
-        units = bits_of(multiply_add(load(scores + t * kTileTokens), to_units, splat(kRounder)));
-      }
-      store_low_bytes(low + t * kTileTokens, units);
-      store_low_bytes(high + t * kTileTokens, shift_right<8>(units));
+    const Vec to_units = splat(finite && largest > 0x1p-110F ? 255.0F / largest : 0.0F);
+    for (std::uint32_t t = begin; t < end; ++t) {
+      const Vec weight = load(weights + (t - begin) * kTileTokens);
+      // The rounded number is in the low bits.
+      store_low_bytes(bytes + t * kTileTokens,
+                      bits_of(multiply_add(weight, to_units, splat(kRounder))));
     }
-    return finite ? largest * (1.0F / 65535.0F) : __builtin_nanf("");
+    return finite ? largest * (1.0F / 255.0F) : __builtin_nanf("");
   }
 
   void sum_values(std::uint32_t rows, TileRange tiles, const float* factors, float* records) {
-    with_byte_rows(rows, [&]<std::uint32_t Rows>() {
+    with_count<kByteRows>(rows, [&]<std::uint32_t Rows>() {
       std::uint32_t d = 0;
       for (; d + kByteVectors * kLanes <= columns_; d += kByteVectors * kLanes) {
-        sum_byte_values<Rows, kByteVectors>(high_weights_, low_weights_, factors, tiles_->values,
-                                            tiles, columns_, d, records, stride_);
+        sum_byte_values<Rows, kByteVectors>(weights_, factors, tiles_->values, tiles, columns_, d,
+                                            records, stride_);
       }
       for (; d < columns_; d += kLanes) {
-        sum_byte_values<Rows, 1>(high_weights_, low_weights_, factors, tiles_->values, tiles,
-                                 columns_, d, records, stride_);
+        sum_byte_values<Rows, 1>(weights_, factors, tiles_->values, tiles, columns_, d, records,
+                                 stride_);
       }
     });
   }
@@ -336,11 +341,10 @@ class Q8Reduction {
   const float soft_cap_;
   const bool few_;  // query rows: waiting for memory would be felt
   const std::size_t value_scales_at_;
-  std::int32_t* const queries_;  // [blocks][high, low][key_groups][kByteRows] of 4 bytes
+  std::int32_t* const queries_;  // [blocks][key_groups][kByteRows] of 4 bytes
   float* const scores_;          // [kByteRows][kSplitKeys]
   float* const records_;
-  std::uint8_t* const high_weights_;  // [kByteRows][kSplitKeys]
-  std::uint8_t* const low_weights_;
+  std::uint8_t* const weights_;      // [kByteRows][kSplitKeys]
   std::int32_t* offsets_ = nullptr;  // of each query row
   float* factors_ = nullptr;         // of each query row
   const SplitTiles* tiles_ = nullptr;

@@ -184,11 +184,13 @@ REFRAIN_INLINE Vec load_part(const float* from, std::uint32_t d, std::uint32_t c
 }
 
 REFRAIN_INLINE std::int32_t max_lanes(IntVec v) {
-  std::int32_t lanes[kLanes], largest;
-  store_int(lanes, v);
-  largest = lanes[0];
-  for (const std::int32_t lane : lanes) largest = lane > largest ? lane : largest;
-  return largest;
+  typedef std::int32_t IntFour __attribute__((vector_size(16)));
+  IntFour quarter[4];
+  __builtin_memcpy(quarter, &v, sizeof(quarter));
+  const auto join = [](IntFour a, IntFour b) { return a > b ? a : b; };
+  const IntFour four = join(join(quarter[0], quarter[2]), join(quarter[1], quarter[3]));
+  const IntFour two = join(four, __builtin_shufflevector(four, four, 2, 3, 2, 3));
+  return join(two, __builtin_shufflevector(two, two, 1, 1, 1, 1))[0];
 }
 
 constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number

@@ -136,7 +136,8 @@ struct Expected {
 
 // Attention of one row and head over the rows as stored, all dimensions, in double precision. The
 // bound follows the kernels: sums of FP32 products with gamma(n) = n * 2^-24, a relative error of
-// each weight from that of its score, and for q8 the rounding of queries and weights.
+// each weight from that of its score, and for q8 the rounding of weights; queries are rounded here
+// as there.
 class PlainAttention {
  public:
   PlainAttention(const AttentionProblem& p, const PagedArena& arena, std::uint32_t position,
@@ -146,24 +147,19 @@ class PlainAttention {
     const std::uint32_t window = p.shape.window;
     const float* query = &p.query[position * p.query_row() + std::size_t{head} * p.shape.key_dim];
     first_ = window > 0 && position >= window ? position + 1 - window : 0;
+    const std::vector<double> rounded = rounded_query(query);
     std::vector<float> key(p.shape.key_dim);
-    double most = 0.0;
-    for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
-      most = std::max(most, std::fabs(double{query[d]}));
-    }
     for (std::uint32_t t = first_; t <= position; ++t) {
       values_.emplace_back(dim_);
       load_kv_row(arena.layout, arena.bytes.data(), kv_head,
                   static_cast<std::size_t>(arena.slot(t)), key.data(), values_.back().data());
-      double score = 0.0, size = 0.0, key_size = 0.0;
+      double score = 0.0, size = 0.0;
       for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
-        score += double{query[d]} * key[d];
-        size += std::fabs(double{query[d]} * key[d]);
-        key_size += std::fabs(double{key[d]});
+        score += rounded[d] * key[d];
+        size += std::fabs(rounded[d] * key[d]);
       }
       score *= p.shape.scale;
       double error = size * p.shape.scale * (p.shape.key_dim + 8) * kUnit;
-      if (q8()) error += key_size * most / 16256 / 2 * 1.01 * p.shape.scale;
       const double cap = p.shape.soft_cap;
       if (cap > 0.0) {
         score = cap * std::tanh(score / cap);  // its slope is at most 1
@@ -202,12 +198,24 @@ class PlainAttention {
   static constexpr double kUnit = 0x1p-24;
   bool q8() const { return arena_.layout.format == KvFormat::kQ8; }
 
-  // Half a unit of the weights of each split, times the whole numbers of the values.
+  // q8 rounds a query to 8 bits with one scale.
+  std::vector<double> rounded_query(const float* query) const {
+    std::vector<double> result(query, query + p_.shape.key_dim);
+    if (!q8()) return result;
+    float most = 0.0F;
+    for (std::uint32_t d = 0; d < p_.shape.key_dim; ++d) most = std::max(most, std::fabs(query[d]));
+    const float scale = most / 127.0F;
+    for (std::uint32_t d = 0; d < p_.shape.key_dim; ++d) {
+      result[d] = scale > 0.0F ? double{std::nearbyint(query[d] / scale)} * scale : 0.0;
+    }
+    return result;
+  }
+
+  // Half a unit of the weights of each 64 keys, times the whole numbers of the values.
   std::vector<double> lost_to_rounding() const {
     std::vector<double> lost(dim_, 0.0);
     for (std::size_t begin = 0; begin < scores_.size();) {
-      const std::size_t end = std::min(
-          scores_.size(), (begin + first_) / kSplitKeys * kSplitKeys + kSplitKeys - first_);
+      const std::size_t end = std::min(scores_.size(), (begin + first_) / 64 * 64 + 64 - first_);
       double top = 0.0;
       std::vector<double> whole(dim_, 0.0);
       for (std::size_t i = begin; i < end; ++i) {
@@ -220,7 +228,7 @@ class PlainAttention {
         }
       }
       // Products with largest weights below 2^-110 are taken for zero.
-      const double unit = top / 65535 * 0.51 + 0x1p-110;
+      const double unit = top / 255 * 0.51 + 0x1p-110;
       for (std::uint32_t d = 0; d < dim_; ++d) lost[d] += unit * whole[d] / total_;
       begin = end;
     }
