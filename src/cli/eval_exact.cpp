@@ -10,7 +10,8 @@
 namespace refrain::cli {
 namespace {
 
-constexpr auto kKvFormats = std::to_array<KvFormatName>({{"f16", model::KvFormat::kF16}});
+constexpr auto kKvFormats =
+    std::to_array<KvFormatName>({{"f16", model::KvFormat::kF16}, {"q8", model::KvFormat::kQ8}});
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Exactness as a measurement: trials over every kind of executor and every KV format in turn. The
+// Exactness as a measurement: trials over the given kinds of executors and every KV format in turn. The
 // command `refrain eval exact` and the property tests run it. Main thread.
 #pragma once
 

@@ -138,7 +138,21 @@ Exit eval_exact(const Settings& settings, Console& console, std::span<const Exec
 }
 
 Exit run_eval_exact(const Settings& settings, Console& console) {
-  return eval_exact(settings, console, executor_kinds());
+  // The kernels that --kernels names; the reference is slow and tried only when asked for.
+  const std::string kernels = settings.text("--kernels");
+  std::vector<ExecutorKind> all = executor_kinds(), kinds;
+  for (ExecutorKind& kind : all) {
+    if ((kind.name == "ggml") == (kernels == "ggml")) kinds.push_back(std::move(kind));
+  }
+  const auto set = chosen_instruction_set(settings);
+  if (!set.ok()) return fail(set.error(), console);
+  for (ExecutorKind& kind : kinds) {
+    kind.make = [make = kind.make, set = *set](const auto& model, auto& arena, auto options) {
+      options.instruction_set = set;
+      return make(model, arena, options);
+    };
+  }
+  return eval_exact(settings, console, kinds);
 }
 
 }  // namespace refrain::cli

@@ -17,6 +17,8 @@ constexpr std::string_view kModelUsers =
     "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact";
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity";
+constexpr std::string_view kKernelUsers =
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval exact";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
 constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact";
@@ -93,7 +95,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      kComputeUsers, true, "-t", "", 0, 1024},
     {"--kernels", "engine.kernels", kChoice, "auto", "", "auto|avx512|avx2|portable|ggml",
      "compute kernels; auto = the best this processor has; ggml = the slow reference",
-     kComputeUsers},
+     kKernelUsers},
     {"--max-context", "engine.max_context", kInteger, "0", "tokens", "",
      "longest prompt + answer of one request; 0 = as the model and the budget allow", kComputeUsers,
      true, "--ctx-size -c", "", 0, 1e8},

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "base/str.h"
-#include "kernels/cpu_kernels.h"
 
 namespace refrain::cli {
 namespace {
@@ -69,14 +68,7 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
       .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
   const std::string kernels = settings.text("--kernels");
   if (kernels == "ggml") return model::Executor::create_ggml(*loaded.model, arena, options);
-  if (kernels != "auto") {
-    options.instruction_set = kernels::instruction_set_named(kernels);
-    if (!options.instruction_set || !kernels::is_available(*options.instruction_set)) {
-      return Error{Code::kInvalidArgument,
-                   str_cat("this processor does not have what the ", kernels, " kernels need"),
-                   "--kernels auto takes the best that it has", "--kernels"};
-    }
-  }
+  ASSIGN_OR_RETURN(options.instruction_set, chosen_instruction_set(settings));
   options.on_progress = [&](double share) { console.progress("packing weights", share); };
   auto made = model::Executor::create_cpu(*loaded.model, arena, options);
   console.end_progress();
@@ -91,6 +83,17 @@ engine::SamplingParams default_sampling(const Settings& settings) {
           .top_p = static_cast<float>(settings.real("--top-p")),
           .min_p = static_cast<float>(settings.real("--min-p")),
           .repetition_penalty = static_cast<float>(settings.real("--repeat-penalty"))};
+}
+
+Result<std::optional<kernels::InstructionSet>> chosen_instruction_set(const Settings& settings) {
+  using Maybe = std::optional<kernels::InstructionSet>;
+  const std::string& kernels = settings.text("--kernels");
+  if (kernels == "auto" || kernels == "ggml") return Maybe{};
+  const Maybe set = kernels::instruction_set_named(kernels);
+  if (set && kernels::is_available(*set)) return set;
+  return Error{Code::kInvalidArgument,
+               str_cat("this processor does not have what the ", kernels, " kernels need"),
+               "--kernels auto takes the best that it has", "--kernels"};
 }
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {

@@ -23,6 +23,7 @@
 #include "cli/settings.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
+#include "kernels/cpu_kernels.h"
 #include "kv/ledger.h"
 #include "metrics/registry.h"
 #include "model/executor.h"
@@ -32,6 +33,10 @@
 #include "text/tokenizer.h"
 
 namespace refrain::cli {
+
+// What --kernels asks for; nothing for `auto` and `ggml`. kInvalidArgument if the processor lacks
+// it.
+Result<std::optional<kernels::InstructionSet>> chosen_instruction_set(const Settings& settings);
 
 // Sampling of requests that leave it out.
 engine::SamplingParams default_sampling(const Settings& settings);

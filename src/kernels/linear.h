@@ -4,8 +4,10 @@
 // Quantized matrices multiply rows that were quantized to 8 bits in groups of 32 (quantize_row):
 //
 //   y[row][n] = sum over groups g, ascending, of
-//        scale_w[n][g] * scale_x[row][g] * (dot(w, x) + dot(w, r) / 256)
-//      + minimum_w[n][g] * sum of the group's x                       (types with a minimum)
+//        scale_w[n][g] * scale_x[row][g] * dot(w, x)
+//      + minimum_w[n][g] * sum of the group's values, both planes     (types with a minimum)
+//   and after each 32 groups, for those of them that are marked in the row, ascending,
+//        scale_w[n][g] * scale_x[row][g] / 256 * dot(w, r)
 //
 // x are a group's values in steps of scale_x = max |value| / 127. One large value makes the steps
 // coarse for its whole group, and such groups are the same few for most rows; so a group that

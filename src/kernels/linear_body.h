@@ -67,36 +67,24 @@ REFRAIN_INLINE void dot_rows(const std::uint8_t* weights, const std::int8_t* con
 
 template <WeightType Type, int Rows>
 REFRAIN_INLINE void multiply_group(const RowOfChunk* rows, const LinearScratch& s, std::uint32_t g,
-                                   bool marked, F16* total) {
+                                   F16* total) {
   constexpr QuantTraits kTraits = traits_of(Type);
   constexpr int kParts = kTraits.halves ? 2 : 1;
   constexpr int kQuads = 8 / kParts;
-  const std::int8_t *values[Rows], *residuals[Rows];
-  const std::int32_t *sums[Rows], *residual_sums[Rows];
+  const std::int8_t* values[Rows];
+  const std::int32_t* sums[Rows];
   for (int r = 0; r < Rows; ++r) {
     values[r] = rows[r].values;
-    residuals[r] = rows[r].residuals;
     sums[r] = rows[r].sums;
-    residual_sums[r] = rows[r].residual_sums;
   }
   for (std::uint32_t part = 0; part < kParts; ++part) {
     const std::uint8_t* w = s.weights + std::size_t{512} * g + 256 * part;
-    const std::uint32_t at = kGroup * g + 16 * part, sum_at = 2 * g + part;
     I16 dot[Rows];
-    dot_rows<Type, Rows, kQuads>(w, values, sums, at, sum_at, dot);
-    F16 product[Rows];
-    for (int r = 0; r < Rows; ++r) product[r] = to_float16(dot[r]);
-    if (marked) {
-      // A row of the block whose group is not marked has zeros here and keeps its bits.
-      dot_rows<Type, Rows, kQuads>(w, residuals, residual_sums, at, sum_at, dot);
-      for (int r = 0; r < Rows; ++r) {
-        product[r] = multiply_add16(to_float16(dot[r]), splat16(1.0F / 256), product[r]);
-      }
-    }
+    dot_rows<Type, Rows, kQuads>(w, values, sums, kGroup * g + 16 * part, 2 * g + part, dot);
     const F16 scale = load16(s.scales + std::size_t{16} * (kParts * g + part));
     for (int r = 0; r < Rows; ++r) {
-      total[r] =
-          multiply_add16(multiply16(product[r], splat16(rows[r].scales[g])), scale, total[r]);
+      const F16 product = multiply16(to_float16(dot[r]), splat16(rows[r].scales[g]));
+      total[r] = multiply_add16(product, scale, total[r]);
     }
   }
   if constexpr (kTraits.has_minimum) {
@@ -107,28 +95,43 @@ REFRAIN_INLINE void multiply_group(const RowOfChunk* rows, const LinearScratch& 
   }
 }
 
+// Adds the second plane of one row's marked groups, ascending.
+template <WeightType Type>
+REFRAIN_INLINE F16 add_residuals(const RowOfChunk& row, std::uint32_t marks, const LinearScratch& s,
+                                 F16 total) {
+  constexpr QuantTraits kTraits = traits_of(Type);
+  constexpr int kParts = kTraits.halves ? 2 : 1;
+  constexpr int kQuads = 8 / kParts;
+  for (; marks != 0; marks &= marks - 1) {
+    const auto g = static_cast<std::uint32_t>(__builtin_ctz(marks));
+    const F16 step = splat16(row.scales[g] * (1.0F / 256));
+    for (std::uint32_t part = 0; part < kParts; ++part) {
+      const std::uint8_t* w = s.weights + std::size_t{512} * g + 256 * part;
+      I16 dot;
+      dot_rows<Type, 1, kQuads>(w, &row.residuals, &row.residual_sums, kGroup * g + 16 * part,
+                                2 * g + part, &dot);
+      const F16 scale = load16(s.scales + std::size_t{16} * (kParts * g + part));
+      total = multiply_add16(multiply16(to_float16(dot), step), scale, total);
+    }
+  }
+  return total;
+}
+
 template <WeightType Type, int Rows>
 REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, const Chunk& chunk,
                                   const LinearScratch& s, float* y, std::size_t stride) {
   RowOfChunk rows[Rows];
   F16 total[Rows];
-  std::uint32_t marks = 0;
   const std::size_t words = (x.columns / kGroup + kGroupsPerWord - 1) / kGroupsPerWord;
+  const std::uint32_t* marks = x.marks + row * words + chunk.first / kGroupsPerWord;
   for (int r = 0; r < Rows; ++r) {
-    const std::size_t at = row + static_cast<std::size_t>(r);
-    rows[r] = row_of_chunk(x, at, chunk);
-    marks |= x.marks[at * words + chunk.first / kGroupsPerWord];
+    rows[r] = row_of_chunk(x, row + static_cast<std::size_t>(r), chunk);
     total[r] = chunk.first == 0 ? zero16() : load16(y + r * stride);
   }
-  if (marks == 0) {
-    for (std::uint32_t g = 0; g < chunk.count; ++g)
-      multiply_group<Type, Rows>(rows, s, g, false, total);
-  } else {
-    for (std::uint32_t g = 0; g < chunk.count; ++g, marks >>= 1U) {
-      multiply_group<Type, Rows>(rows, s, g, (marks & 1U) != 0, total);
-    }
+  for (std::uint32_t g = 0; g < chunk.count; ++g) multiply_group<Type, Rows>(rows, s, g, total);
+  for (int r = 0; r < Rows; ++r) {
+    store16(y + r * stride, add_residuals<Type>(rows[r], marks[r * words], s, total[r]));
   }
-  for (int r = 0; r < Rows; ++r) store16(y + r * stride, total[r]);
 }
 
 template <int Rows>

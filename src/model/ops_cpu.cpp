@@ -22,8 +22,8 @@ ValueId id_of(Operators::Node node) {
 // Groups of a row are marked, and keep a second plane (kernels/linear.h), from this ratio of their
 // largest value to the row's root mean square on. The inputs of most products are norms, whose
 // large channels carry much of what a model says; docs/reference/accuracy.md has what was measured.
-constexpr float kMarkRatioNormed = 4.0F;
-constexpr float kMarkRatio = 8.0F;
+constexpr float kMarkRatioNormed = 3.0F;
+constexpr float kMarkRatio = 5.0F;
 
 const float* floats_of(Weight weight) {
   return weight == nullptr ? nullptr : static_cast<const float*>(weight->data);

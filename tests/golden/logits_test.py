@@ -30,9 +30,9 @@ TOLERANCE = {"F32": EXACT, "F16": (0.012, 0.05), "BF16": (0.05, 0.15), "Q4_0": E
 REAL = (0.15, 1.0)
 KV_8_BITS, KV_TOLERANCE = ("tiny-llama", "tiny-gemma3", "tiny-head80"), (0.06, 0.7)
 AGREEMENT = 0.9               # least share of rows with the same best token
-# Relative. The 8-bit activations of ggml's products cost SmolLM2 0.65 %; without them (F32 weights)
+# Relative. Rounding the inputs of products to 8 bits scatters by about 0.1 %; without it (F32 weights)
 # the executor and the reference agree to 0.01 %.
-PERPLEXITY_TOLERANCE = {"smollm2": 0.001, "gemma3": 0.005, "unrounded": 0.0001}
+PERPLEXITY_TOLERANCE = {"smollm2": 0.002, "gemma3": 0.002, "unrounded": 0.0001}
 
 TINY = [*(f"tiny-{kind}" for kind in TOLERANCE), "tiny-llama", "tiny-qwen2", "tiny-qwen3",
         "tiny-gemma3", "tiny-linear", "tiny-yarn", "tiny-llama3", "tiny-partial", "tiny-head80",
