@@ -69,14 +69,7 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
       .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
   const std::string kernels = settings.text("--kernels");
   if (kernels == "ggml") return model::Executor::create_ggml(*loaded.model, arena, options);
-  if (kernels != "auto") {
-    options.instruction_set = kernels::instruction_set_named(kernels);
-    if (!options.instruction_set || !kernels::is_available(*options.instruction_set)) {
-      return Error{Code::kInvalidArgument,
-                   str_cat("this processor does not have what the ", kernels, " kernels need"),
-                   "--kernels auto takes the best that it has", "--kernels"};
-    }
-  }
+  ASSIGN_OR_RETURN(options.instruction_set, instruction_set(settings));
   options.on_progress = [&](double share) { console.progress("packing weights", share); };
   auto made = model::Executor::create_cpu(*loaded.model, arena, options);
   console.end_progress();
@@ -84,6 +77,22 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
 }
 
 }  // namespace
+
+Result<kernels::InstructionSet> instruction_set(const Settings& settings) {
+  const std::string& name = settings.text("--kernels");
+  if (name == "auto") return kernels::best_instruction_set();
+  const auto set = kernels::instruction_set_named(name);
+  if (!set) {
+    return Error{Code::kInvalidArgument, str_cat("there are no ", name, " kernels of our own"),
+                 "--kernels avx512, avx2 or portable", "--kernels"};
+  }
+  if (!kernels::is_available(*set)) {
+    return Error{Code::kInvalidArgument,
+                 str_cat("this processor does not have what the ", name, " kernels need"),
+                 "--kernels auto takes the best that it has", "--kernels"};
+  }
+  return *set;
+}
 
 engine::SamplingParams default_sampling(const Settings& settings) {
   return {.temperature = static_cast<float>(settings.real("--temperature")),

@@ -23,6 +23,7 @@
 #include "cli/settings.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
+#include "kernels/cpu_kernels.h"
 #include "kv/ledger.h"
 #include "metrics/registry.h"
 #include "model/executor.h"
@@ -35,6 +36,9 @@ namespace refrain::cli {
 
 // Sampling of requests that leave it out.
 engine::SamplingParams default_sampling(const Settings& settings);
+
+// What --kernels chooses; kInvalidArgument if this processor lacks it or it is ggml's.
+Result<kernels::InstructionSet> instruction_set(const Settings& settings);
 
 struct LoadedModel {
   std::unique_ptr<model::Model> model;
