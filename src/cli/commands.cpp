@@ -16,6 +16,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
     {"bench prefill", "", "", "measure how fast prompts of given lengths are computed"},
     {"bench decode", "", "",
      "measure how fast tokens are generated behind contexts of given lengths"},
+    {"bench kernels", "", "",
+     "measure each CPU kernel: share of what the machine can do, ratio to ggml"},
     {"bench serve", "", "", "measure a running server: TTFT, TPOT, throughput, cached share"},
     {"eval perplexity", "", "", "score a text file with a model"},
     {"eval exact", "", "",

@@ -32,6 +32,7 @@ Exit run_config_show(const Settings& settings, Console& console);
 Exit run_config_docs(const Settings& settings, Console& console);
 Exit run_bench_prefill(const Settings& settings, Console& console);
 Exit run_bench_decode(const Settings& settings, Console& console);
+Exit run_bench_kernels(const Settings& settings, Console& console);
 Exit run_bench_serve(const Settings& settings, Console& console);
 Exit run_eval_perplexity(const Settings& settings, Console& console);
 Exit run_eval_exact(const Settings& settings, Console& console);

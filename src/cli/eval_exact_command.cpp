@@ -144,10 +144,11 @@ Exit run_eval_exact(const Settings& settings, Console& console) {
   for (ExecutorKind& kind : all) {
     if ((kind.name == "ggml") == (kernels == "ggml")) kinds.push_back(std::move(kind));
   }
-  const auto set = chosen_instruction_set(settings);
-  if (!set.ok()) return fail(set.error(), console);
-  for (ExecutorKind& kind : kinds) {
-    kind.make = [make = kind.make, set = *set](const auto& model, auto& arena, auto options) {
+  if (kernels != "ggml") {
+    const auto set = instruction_set(settings);
+    if (!set.ok()) return fail(set.error(), console);
+    kinds[0].make = [make = kinds[0].make, set = *set](const auto& model, auto& arena,
+                                                       auto options) {
       options.instruction_set = set;
       return make(model, arena, options);
     };

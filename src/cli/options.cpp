@@ -18,7 +18,8 @@ constexpr std::string_view kModelUsers =
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity";
 constexpr std::string_view kKernelUsers =
-    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval exact";
+    "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
+    "eval exact";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
 constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact";
@@ -29,8 +30,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--log-level", "log.level", kChoice, "info", "", "debug|info|warn|error|off",
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
-     "run,tokenize,config show,bench prefill,bench decode,bench serve,eval perplexity,eval exact,"
-     "version"},
+     "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
+     "eval perplexity,eval exact,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -92,7 +93,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      3600},
 
     {"--threads", "engine.threads", kInteger, "0", "", "", "compute threads; 0 = physical cores",
-     kComputeUsers, true, "-t", "", 0, 1024},
+     kKernelUsers, true, "-t", "", 0, 1024},
     {"--kernels", "engine.kernels", kChoice, "auto", "", "auto|avx512|avx2|portable|ggml",
      "compute kernels; auto = the best this processor has; ggml = the slow reference",
      kKernelUsers},
@@ -172,8 +173,21 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--depth", "", kText, "0,4096", "tokens", "", "context lengths to measure at", "bench decode"},
     {"--decode-tokens", "", kInteger, "32", "tokens", "", "tokens decoded per measurement",
      "bench decode", true, "", "", 1, 1e5},
-    {"--repetitions", "", kInteger, "1", "", "", "measurements per length; the median is reported",
-     "bench prefill,bench decode", true, "--repeat", "", 1, 1000},
+    {"--repetitions", "", kInteger, "1", "", "",
+     "measurements per length; the median is reported (bench kernels: 5 if left out)",
+     "bench prefill,bench decode,bench kernels", true, "--repeat", "", 1, 1000},
+    {"--parts", "", kText, "products,attention,rows", "", "", "which kernels to measure",
+     "bench kernels"},
+    {"--types", "", kText, "all", "", "", "weight types to measure, as ggml writes them",
+     "bench kernels"},
+    {"--shapes", "", kText,
+     "576x576,576x1536,1536x576,640x2048,2048x640,2048x2048,2048x8192,8192x2048,4096x4096,"
+     "4096x14336,14336x4096",
+     "", "", "matrices to measure, columns x outputs", "bench kernels"},
+    {"--rows", "", kText, "1,512", "", "",
+     "rows multiplied together; 1 = as in decoding, more = as in prefilling", "bench kernels"},
+    {"--attention-depth", "", kInteger, "4096", "tokens", "",
+     "context that attention is measured at", "bench kernels", true, "", "", 1, 1e6},
     {"--url", "", kText, "http://127.0.0.1:8080", "", "", "server to measure (plain OpenAI API)",
      "bench serve"},
     {"--workload", "", kChoice, "chat", "", "chat|rag|agent|batch|noisy", "shape of the traffic",

@@ -22,6 +22,7 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"tokenize", run_tokenize},
     {"bench prefill", run_bench_prefill},
     {"bench decode", run_bench_decode},
+    {"bench kernels", run_bench_kernels},
     {"bench serve", run_bench_serve},
     {"eval perplexity", run_eval_perplexity},
     {"eval exact", run_eval_exact},

@@ -68,7 +68,7 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
       .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
   const std::string kernels = settings.text("--kernels");
   if (kernels == "ggml") return model::Executor::create_ggml(*loaded.model, arena, options);
-  ASSIGN_OR_RETURN(options.instruction_set, chosen_instruction_set(settings));
+  ASSIGN_OR_RETURN(options.instruction_set, instruction_set(settings));
   options.on_progress = [&](double share) { console.progress("packing weights", share); };
   auto made = model::Executor::create_cpu(*loaded.model, arena, options);
   console.end_progress();
@@ -77,23 +77,28 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
 
 }  // namespace
 
+Result<kernels::InstructionSet> instruction_set(const Settings& settings) {
+  const std::string& name = settings.text("--kernels");
+  if (name == "auto") return kernels::best_instruction_set();
+  const auto set = kernels::instruction_set_named(name);
+  if (!set) {
+    return Error{Code::kInvalidArgument, str_cat("there are no ", name, " kernels of our own"),
+                 "--kernels avx512, avx2 or portable", "--kernels"};
+  }
+  if (!kernels::is_available(*set)) {
+    return Error{Code::kInvalidArgument,
+                 str_cat("this processor does not have what the ", name, " kernels need"),
+                 "--kernels auto takes the best that it has", "--kernels"};
+  }
+  return *set;
+}
+
 engine::SamplingParams default_sampling(const Settings& settings) {
   return {.temperature = static_cast<float>(settings.real("--temperature")),
           .top_k = static_cast<std::int32_t>(settings.integer("--top-k")),
           .top_p = static_cast<float>(settings.real("--top-p")),
           .min_p = static_cast<float>(settings.real("--min-p")),
           .repetition_penalty = static_cast<float>(settings.real("--repeat-penalty"))};
-}
-
-Result<std::optional<kernels::InstructionSet>> chosen_instruction_set(const Settings& settings) {
-  using Maybe = std::optional<kernels::InstructionSet>;
-  const std::string& kernels = settings.text("--kernels");
-  if (kernels == "auto" || kernels == "ggml") return Maybe{};
-  const Maybe set = kernels::instruction_set_named(kernels);
-  if (set && kernels::is_available(*set)) return set;
-  return Error{Code::kInvalidArgument,
-               str_cat("this processor does not have what the ", kernels, " kernels need"),
-               "--kernels auto takes the best that it has", "--kernels"};
 }
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {

@@ -34,12 +34,11 @@
 
 namespace refrain::cli {
 
-// What --kernels asks for; nothing for `auto` and `ggml`. kInvalidArgument if the processor lacks
-// it.
-Result<std::optional<kernels::InstructionSet>> chosen_instruction_set(const Settings& settings);
-
 // Sampling of requests that leave it out.
 engine::SamplingParams default_sampling(const Settings& settings);
+
+// What --kernels chooses; kInvalidArgument if this processor lacks it or it is ggml's.
+Result<kernels::InstructionSet> instruction_set(const Settings& settings);
 
 struct LoadedModel {
   std::unique_ptr<model::Model> model;

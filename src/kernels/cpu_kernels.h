@@ -34,6 +34,11 @@ struct CpuKernels {
   void (*soft_cap)(float* y, std::uint32_t dim, float limit);
   // Turns each of `heads` heads of head_dim values, in place.
   void (*rotate)(float* x, std::uint32_t heads, std::uint32_t head_dim, const Rotation& rotation);
+  // For measuring: `rounds` of 8-bit dot products, of FP32 multiply-adds, on registers alone.
+  // Return the operations done, two a product. `sink` takes what came out, so that the work is not
+  // left out; rounds <= 2^24, so that the 8-bit sums stay whole.
+  double (*int8_peak)(std::uint32_t rounds, float* sink);
+  double (*float_peak)(std::uint32_t rounds, float* sink);
 };
 
 bool is_available(InstructionSet set);

@@ -2,11 +2,12 @@
 
 #include "kernels/cpu_kernel_variants.h"
 #include "kernels/linear_body.h"
+#include "kernels/peak_body.h"
 #include "kernels/row_body.h"
 
 namespace refrain::kernels {
 
-const CpuKernels kCpuKernelsPortable = {linear,  quantize_row, rms_norm,     glu_row,
-                                        add_row, scale_row,    soft_cap_row, rotate_row};
+const CpuKernels kCpuKernelsPortable = {linear,    quantize_row, rms_norm,   glu_row,   add_row,
+                                        scale_row, soft_cap_row, rotate_row, int8_peak, float_peak};
 
 }  // namespace refrain::kernels

@@ -305,6 +305,41 @@ class Measuring(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("longest context", err)
 
+    def test_bench_kernels_compares_with_the_machine_and_with_ggml(self):
+        flags = ["bench", "kernels", "--shapes", "256x64", "--rows", "1,16", "--attention-depth", "64", "--threads", "1",
+                 "--repetitions", "1"]
+        code, out, _ = refrain(*flags, "--json", "--kernels", "portable")
+        report = json.loads(out)
+        self.assertEqual((code, report["kernels"], report["threads"], report["repetitions"]), (0, "portable", 1, 1))
+        self.assertTrue(all(peak > 0 for peak in report["peaks"].values()), report["peaks"])
+        products = [row for row in report["results"] if row["kernel"] == "product"]
+        self.assertEqual(len(products), 11 * 2)
+        self.assertEqual({row["type"] for row in products}, {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0",
+                                                             "q4_K", "q5_K", "q6_K"})
+        for row in products:
+            self.assertEqual(row["shape"], "256x64")
+            self.assertGreater(row["ratio_to_ggml"], 0)
+            self.assertLess(row["difference_from_ggml"], 0.02, row)  # both computed the same product
+        for row in report["results"]:
+            self.assertGreater(row["share_of_peak"], 0, row)
+            self.assertIn(row["bound"], ("int8", "fp32", "read"))
+            self.assertGreater(row["us"], 0)
+        self.assertEqual([row["kernel"] for row in report["results"] if row["kernel"].startswith("attention")],
+                         ["attention decode", "attention prefill"] * 8)
+        self.assertEqual([row["kernel"] for row in report["results"][-3:]], ["quantize_row", "rms_norm", "glu"])
+        code, out, err = refrain(*flags, "--parts", "products", "--types", "Q4_0,q4_k", "--shapes", "256x64,32x32",
+                                 "--threads", "2")
+        self.assertEqual((code, err), (0, ""))
+        lines = out.splitlines()
+        self.assertRegex(lines[0], r"^\w+ kernels, 2 threads, median of 1; ggml built for ")
+        self.assertRegex(lines[1], r"^peaks: int8 \d+ GOP/s, fp32 \d+ GOP/s .*, read [\d.]+ GB/s$")
+        self.assertEqual(len(lines), 3 + 2 * 3)  # q4_K has no rows of 32
+        for wrong in (["--types", "q9"], ["--shapes", "3x4"], ["--shapes", "256"], ["--rows", "0"], ["--parts", "all"],
+                      ["--kernels", "ggml"]):
+            code, out, err = refrain(*flags, *wrong)
+            self.assertEqual((code, out), (2, ""), wrong)
+            self.assertRegex(err, r"(?m)^error: .+\nhint: .+")
+
     def test_perplexity_does_not_depend_on_how_rows_are_cut(self):
         with file_with("The harbour was quiet when the first boat came in. " * 20, ".txt") as file:
             reports = [json.loads(refrain("eval", "perplexity", "--model", "tiny", "--file", file.name, "--window",
