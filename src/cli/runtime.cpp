@@ -66,7 +66,7 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
   model::ExecutorOptions options{
       .thread_count = static_cast<std::uint32_t>(settings.integer("--threads")),
       .max_batch_rows = static_cast<std::uint32_t>(settings.integer("--step-tokens"))};
-  const std::string kernels = settings.text("--kernels");
+  const std::string& kernels = settings.text("--kernels");
   if (kernels == "ggml") return model::Executor::create_ggml(*loaded.model, arena, options);
   ASSIGN_OR_RETURN(options.instruction_set, instruction_set(settings));
   options.on_progress = [&](double share) { console.progress("packing weights", share); };

@@ -50,6 +50,15 @@ double int8_peak(std::uint32_t rounds, float* sink) {
   return 128.0 * kPeakSums * rounds;
 }
 
+// Without an instruction for it, the fused step of simd16.h is a call; two plain ones do more.
+REFRAIN_INLINE F16 fastest_multiply_add(F16 a, F16 b, F16 c) {
+#if defined(__FMA__)
+  return multiply_add16(a, b, c);
+#else
+  return add16(multiply16(a, b), c);
+#endif
+}
+
 double float_peak(std::uint32_t rounds, float* sink) {
   float half_of = 0.5F, starts[kPeakSums + 1];
   for (float& start : starts) start = 1.0F;
@@ -61,7 +70,7 @@ double float_peak(std::uint32_t rounds, float* sink) {
   for (int i = 0; i < kPeakSums; ++i) sum[i] = splat16(starts[i]);
   for (std::uint32_t round = 0; round < rounds; ++round) {
     REFRAIN_UNROLL_SUMS
-    for (int i = 0; i < kPeakSums; ++i) sum[i] = multiply_add16(sum[i], half, one);
+    for (int i = 0; i < kPeakSums; ++i) sum[i] = fastest_multiply_add(sum[i], half, one);
   }
   F16 total = zero16();
   REFRAIN_UNROLL_SUMS
