@@ -139,7 +139,7 @@ Exit eval_exact(const Settings& settings, Console& console, std::span<const Exec
 
 Exit run_eval_exact(const Settings& settings, Console& console) {
   // The kernels that --kernels names; the reference is slow and tried only when asked for.
-  const std::string kernels = settings.text("--kernels");
+  const std::string& kernels = settings.text("--kernels");
   std::vector<ExecutorKind> all = executor_kinds(), kinds;
   for (ExecutorKind& kind : all) {
     if ((kind.name == "ggml") == (kernels == "ggml")) kinds.push_back(std::move(kind));

@@ -63,8 +63,8 @@ void copy_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* f
 
 void store_kv_rows(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
                    std::size_t count, const float* keys, const float* values) {
-  static StoreKernel* const chosen = attention_variants(KvFormat::kF16).back().store;
-  chosen(layout, layer, slots, count, keys, values);
+  static StoreKernel* const kChosen = attention_variants(KvFormat::kF16).back().store;
+  kChosen(layout, layer, slots, count, keys, values);
 }
 
 void copy_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from_tile,

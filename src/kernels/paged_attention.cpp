@@ -77,9 +77,9 @@ void share_expensive_tasks(const AttentionShape& shape, std::uint32_t thread_cou
 }
 
 const AttentionVariant& variant(KvFormat format) {
-  static const std::array<AttentionVariant, 2> chosen = {attention_variants(KvFormat::kF16).back(),
-                                                         attention_variants(KvFormat::kQ8).back()};
-  return chosen[format == KvFormat::kQ8 ? 1 : 0];
+  static const std::array<AttentionVariant, 2> kChosen = {attention_variants(KvFormat::kF16).back(),
+                                                          attention_variants(KvFormat::kQ8).back()};
+  return kChosen[format == KvFormat::kQ8 ? 1 : 0];
 }
 
 }  // namespace
