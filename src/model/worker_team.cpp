@@ -105,9 +105,12 @@ void WorkerTeam::work(std::uint32_t thread) {
   }
 }
 
-// Returns when a step other than `finished` is published.
+// Returns when a step other than `finished` is published, or the team ends.
 void WorkerTeam::wait_for_step(std::uint64_t finished) const {
-  const auto changed = [&] { return step_of(ticket_.load(std::memory_order_seq_cst)) != finished; };
+  const auto changed = [&] {
+    // A thread may have seen the destructor's step as a finished one already.
+    return step_of(ticket_.load(std::memory_order_seq_cst)) != finished || stopping_.load();
+  };
   for (std::uint32_t i = 0; i < kSpins; ++i) {
     if (changed()) return;
     pause();

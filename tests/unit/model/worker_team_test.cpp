@@ -46,11 +46,13 @@ TEST(WorkerTeam, SleepersWakeForTheNextStep) {
   }
 }
 
-TEST(WorkerTeam, EndsWhileOthersSleepOrSpin) {
-  for (int round = 0; round < 50; ++round) {
+TEST(WorkerTeam, EndsWhileOthersSleepSpinOrFinishAStep) {
+  for (int round = 0; round < 400; ++round) {
     auto team = WorkerTeam::create(4);
     ASSERT_TRUE(team.ok());
-    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    auto task = [](std::uint32_t, std::uint32_t) {};
+    (*team)->run(static_cast<std::uint32_t>(round % 7), task);  // its end races with the team's
+    if (round % 20 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 
