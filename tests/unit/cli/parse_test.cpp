@@ -61,8 +61,10 @@ TEST(CommandLine, TakesNegativeNumbersAsValues) {
 
 TEST(CommandLine, KnowsCommandsOfTwoWords) {
   EXPECT_EQ(parsed({"bench", "prefill", "--prompt-tokens", "16"}).command, "bench prefill");
-  EXPECT_EQ(refused({"bench"}).hint, "one of: bench prefill, bench decode, bench serve");
-  EXPECT_EQ(refused({"bench", "prefil"}).hint, "one of: bench prefill, bench decode, bench serve");
+  EXPECT_EQ(refused({"bench"}).hint,
+            "one of: bench prefill, bench decode, bench kernels, bench serve");
+  EXPECT_EQ(refused({"bench", "prefil"}).hint,
+            "one of: bench prefill, bench decode, bench kernels, bench serve");
 }
 
 TEST(CommandLine, HelpIsFoundAnywhere) {
