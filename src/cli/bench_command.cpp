@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "base/statistics.h"
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/input.h"
@@ -31,16 +32,8 @@ TokenList random_tokens(std::size_t count, std::uint32_t vocabulary_size) {
   return tokens;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-// As the executor reads it.
 std::uint32_t thread_count(const Settings& settings) {
-  const auto wanted = static_cast<std::uint32_t>(settings.integer("--threads"));
-  return wanted == 0 ? model::physical_core_count() : wanted;
+  return model::compute_thread_count(static_cast<std::uint32_t>(settings.integer("--threads")));
 }
 
 class Bench {

@@ -12,6 +12,7 @@
 #include "model/core_count.h"
 #include "model/ggml_graph.h"
 #include "model/kernel_bench.h"
+#include "model/weight_types.h"
 
 namespace refrain::cli {
 namespace {
@@ -120,7 +121,7 @@ Result<Plan> make_plan(const Settings& settings) {
   plan.depth = static_cast<std::uint32_t>(settings.integer("--attention-depth"));
   ASSIGN_OR_RETURN(plan.options.set, instruction_set(settings));
   const auto threads = static_cast<std::uint32_t>(settings.integer("--threads"));
-  plan.options.thread_count = threads == 0 ? model::physical_core_count() : threads;
+  plan.options.thread_count = model::compute_thread_count(threads);
   // One is what the other benches repeat; kernels are short.
   plan.options.repetitions = settings.is_set("--repetitions")
                                  ? static_cast<std::uint32_t>(settings.integer("--repetitions"))

@@ -8,9 +8,11 @@
 namespace refrain::cli {
 namespace {
 
-// Mostly one: threads that outnumber the free cores wait for each other by spinning.
-std::uint32_t draw_threads(Rng& rng) {
-  return rng.below(5) > 0 ? 1 : static_cast<std::uint32_t>(2 + rng.below(2));
+// ggml mostly on one: its threads, if they outnumber the free cores, wait for each other by
+// spinning.
+std::uint32_t draw_threads(const ExactSubject& subject, Rng& rng) {
+  if (subject.executor_name == "ggml" && rng.below(5) > 0) return 1;
+  return static_cast<std::uint32_t>(1 + rng.below(3));
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ Result<std::unique_ptr<TrialHost>> TrialHost::create(const ExactSubject& subject
 }
 
 void TrialHost::draw_settings(const ReferenceBook& book) {
-  settings_.threads = draw_threads(rng_);
+  settings_.threads = draw_threads(subject_, rng_);
   settings_.max_batch_rows =
       8 + static_cast<std::uint32_t>(rng_.below(rng_.below(2) == 0 ? 32 : 320));
   kv::LedgerOptions& ledger = settings_.ledger;
@@ -62,7 +64,7 @@ void TrialHost::describe_setting() {
 }
 
 Result<void> TrialHost::replace_executor() {
-  settings_.threads = draw_threads(rng_);
+  settings_.threads = draw_threads(subject_, rng_);
   ASSIGN_OR_RETURN(auto executor,
                    subject_.make_executor(*subject_.model, *arena_,
                                           {.thread_count = settings_.threads,

@@ -154,7 +154,7 @@ std::string_view Compute::exactness() const {
 #if defined(__x86_64__)
   return "bitwise";
 #else
-  return "token";  // ggml may pair rows there, and no test has run
+  return "token";  // nothing has proved it there: `refrain eval exact` does
 #endif
 }
 

@@ -2,18 +2,17 @@
 // thread sets up and takes the time.
 #include "kernels/attention_bench.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <numeric>
 #include <span>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/rng.h"
-#include "base/str.h"
-#include "kernels/attention_variants.h"
+#include "base/statistics.h"
+#include "kernels/cpu_kernels.h"
 #include "kernels/kv_rows.h"
 
 namespace refrain::kernels {
@@ -35,15 +34,6 @@ double keys_seen(const AttentionBench& bench) {
   return total;
 }
 
-// Weights have them as well, and without them address translation would be measured. Only advice.
-void advise_huge_pages(void* memory, std::size_t bytes) {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t skipped = (kPage - reinterpret_cast<std::uintptr_t>(memory) % kPage) % kPage;
-  if (bytes < skipped + kPage) return;
-  madvise(static_cast<std::byte*>(memory) + skipped, (bytes - skipped) / kPage * kPage,
-          MADV_HUGEPAGE);
-}
-
 // Reads `streams` parts in turn, a cache line of each, asked for well ahead: which number of them
 // the prefetchers like best differs.
 std::uint64_t sum_of(std::span<const std::uint64_t> words, std::size_t streams) {
@@ -60,19 +50,10 @@ std::uint64_t sum_of(std::span<const std::uint64_t> words, std::size_t streams) 
   return std::accumulate(std::begin(sums), std::end(sums), std::uint64_t{0});
 }
 
-AttentionKernel* kernel_of(const AttentionBench& bench) {
-  const std::vector<AttentionVariant> variants = attention_variants(bench.format);
-  if (!bench.set) return variants.back().kernel;
-  for (const AttentionVariant& variant : variants) {
-    if (variant.set == *bench.set) return variant.kernel;
-  }
-  CHECK(false, "this processor does not have the instruction set");
-}
-
 class Setup {
  public:
   Setup(const AttentionBench& bench, std::uint32_t thread_count)
-      : bench_(bench), kernel_(kernel_of(bench)) {
+      : bench_(bench), kernels_(cpu_kernels(bench.set)) {
     const AttentionShape& shape = bench.shape;
     const std::uint32_t length = bench.depth + bench.row_count;
     const std::uint32_t blocks = (length + bench.block_size - 1) / bench.block_size;
@@ -93,8 +74,8 @@ class Setup {
     std::iota(positions_.begin(), positions_.end(), static_cast<Position>(bench.depth));
     sequence_ = {table_.data(), 0, bench.row_count};
     plan_attention({&sequence_, 1}, positions_.data(), shape, thread_count, plan_);
-    stride_ = (attention_scratch_floats(shape) + 31) / 16 * 16;
-    scratch_.resize(stride_ * thread_count + 16);
+    CHECK(scratch_.reserve(attention_scratch_floats(shape) * sizeof(float), thread_count),
+          "no memory for the threads");
     call_.query = query_.data();
     call_.output = output_.data();
     call_.positions = positions_.data();
@@ -106,11 +87,9 @@ class Setup {
     call_.kv = layers_[layer].data();
     next_task_ = 0;
     run_threads([this](std::uint32_t thread) {
-      const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());
-      float* scratch =
-          scratch_.data() + (64 - address % 64) % 64 / sizeof(float) + stride_ * thread;
       for (std::size_t task = next_task_++; task < plan_.tasks.size(); task = next_task_++) {
-        kernel_(call_, plan_, plan_.tasks[task], scratch);
+        kernels_.attention(bench_.format)(call_, plan_, plan_.tasks[task],
+                                          scratch_.floats_of(thread));
       }
     });
   }
@@ -137,17 +116,17 @@ class Setup {
                      bench_.block_size +
                  t % bench_.block_size;
     }
-    store_kv_rows(call_.layout, layers_[0].data(), slots.data(), length, keys.data(),
-                  values.data());
+    kernels_.store_kv_rows(call_.layout, layers_[0].data(), slots.data(), length, keys.data(),
+                           values.data());
     for (std::size_t i = 1; i < layers_.size(); ++i) layers_[i] = layers_[0];
   }
 
   const AttentionBench& bench_;
-  AttentionKernel* const kernel_;
+  const CpuKernels& kernels_;
   std::vector<BlockId> table_;
   std::vector<std::vector<std::byte>> layers_;
-  std::vector<float> query_, output_, scratch_;
-  std::size_t stride_ = 0;
+  std::vector<float> query_, output_;
+  ThreadScratch scratch_;
   std::vector<Position> positions_;
   AttentionSequence sequence_;
   AttentionPlan plan_;
@@ -170,36 +149,28 @@ KernelMeasurement measure_attention(const AttentionBench& bench, std::uint32_t t
     }
     times.push_back(to_seconds(clock.now() - begin) / bench.layer_count);
   }
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  const double seconds = times[times.size() / 2];
+  const double seconds = median(std::move(times));
   const double products =
       keys_seen(bench) * bench.shape.head_count * (bench.shape.key_dim + bench.shape.value_dim);
-  return {str_cat("attention ", bench.row_count == 1 ? "decode " : "prefill ",
-                  kv_format_name(bench.format), " ", bench.label, " at ", bench.depth),
-          seconds, 1e-9 * setup.stored_bytes() / seconds, 2e-9 * products / seconds};
+  return {seconds, 1e-9 * setup.stored_bytes() / seconds, 2e-9 * products / seconds};
 }
 
-KernelMeasurement measure_read(std::size_t bytes, std::uint32_t thread_count,
-                               const RunThreads& run_threads, const Clock& clock) {
-  const std::size_t words = bytes / sizeof(std::uint64_t);
-  std::vector<std::uint64_t> memory;
-  memory.reserve(words);
-  advise_huge_pages(memory.data(), bytes);
-  memory.resize(words, 1);
+double measure_read(std::span<const std::uint64_t> memory, std::uint32_t thread_count,
+                    const RunThreads& run_threads, const Clock& clock) {
   std::atomic<std::uint64_t> total = 0;  // so that the reading is not optimised away
   double best = std::numeric_limits<double>::max();
   for (const std::size_t streams : {1U, 2U, 4U, 8U}) {
     for (int round = 0; round < 3; ++round) {
       const Tick begin = clock.now();
       run_threads([&](std::uint32_t thread) {
-        const std::size_t first = words * thread / thread_count;
-        const std::size_t last = words * (thread + 1) / thread_count;
-        total += sum_of({memory.data() + first, last - first}, streams);
+        const std::size_t first = memory.size() * thread / thread_count;
+        const std::size_t last = memory.size() * (thread + 1) / thread_count;
+        total += sum_of(memory.subspan(first, last - first), streams);
       });
       best = std::min(best, to_seconds(clock.now() - begin));
     }
   }
-  return {"memory read", best, 1e-9 * static_cast<double>(bytes) / best, 0.0};
+  return 1e-9 * static_cast<double>(memory.size_bytes()) / best;
 }
 
 }  // namespace refrain::kernels

@@ -6,25 +6,20 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "base/clock.h"
 #include "kernels/cpu_kernels.h"
-#include "kernels/paged_attention.h"
 
 namespace refrain::kernels {
 
 struct KernelMeasurement {
-  std::string name;          // "attention decode f16 9/3x64 at 4096"
   double seconds = 0.0;      // of one layer, the median of several rounds
   double gb_per_s = 0.0;     // stored bytes of the keys and values seen, once
   double gflop_per_s = 0.0;  // 2 x products of scores and of values, masked ones not counted
 };
 
 struct AttentionBench {
-  std::string label;  // "9/3x64"
   AttentionShape shape;
   KvFormat format = KvFormat::kF16;
   std::uint32_t depth = 4096;   // tokens before the first row
@@ -32,7 +27,7 @@ struct AttentionBench {
   std::uint32_t layer_count = 30;
   std::uint32_t block_size = 16;
   std::uint32_t rounds = 5;
-  std::optional<InstructionSet> set = {};  // not set: the best this processor has
+  InstructionSet set = InstructionSet::kPortable;
 };
 
 // Runs function(thread) for thread 0 to thread_count - 1 at once and returns when all have.
@@ -41,9 +36,9 @@ using RunThreads = std::function<void(const std::function<void(std::uint32_t thr
 KernelMeasurement measure_attention(const AttentionBench& bench, std::uint32_t thread_count,
                                     const RunThreads& run_threads, const Clock& clock);
 
-// Reads `bytes` of memory with all threads: what the GB/s above can at most be, so the best of
-// several rounds.
-KernelMeasurement measure_read(std::size_t bytes, std::uint32_t thread_count,
-                               const RunThreads& run_threads, const Clock& clock);
+// GB/s of reading memory with all threads, the best of several ways: what the GB/s above can at
+// most be.
+double measure_read(std::span<const std::uint64_t> memory, std::uint32_t thread_count,
+                    const RunThreads& run_threads, const Clock& clock);
 
 }  // namespace refrain::kernels

@@ -11,14 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/attention_variants.h"
-#include "kernels/simd.h"
+#include "kernels/attention_scratch.h"
+#include "kernels/cpu_kernel_variants.h"
+#include "kernels/simd_math.h"
 
 namespace refrain::kernels {
 namespace {
 
 constexpr float kLowest = -3.4028235e38F;
-constexpr float kLog2E = 1.44269504F;
 constexpr std::uint32_t kSplitTiles = kSplitKeys / kTileTokens;
 
 REFRAIN_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) {
@@ -59,17 +59,10 @@ REFRAIN_INLINE TileRange tiles_of(const KeyRange* ranges, std::uint32_t count) {
   return {low / kTileTokens, (high + kTileTokens - 1) / kTileTokens};
 }
 
-// score -> soft_cap * tanh(score / soft_cap), both in units of log 2.
-REFRAIN_INLINE Vec soft_capped(Vec score, float cap) {
-  const Vec e = exp2_nonpositive(absolute(score) * splat(-2.0F / cap));
-  const Vec size = splat(cap * kLog2E) * ((splat(1.0F) - e) / (splat(1.0F) + e));
-  return value_of((bits_of(size) & splat_int(0x7FFFFFFF)) +
-                  (bits_of(score) & splat_int(static_cast<std::int32_t>(0x80000000U))));
-}
-
+// Scores are in units of log 2, and so is the cap then.
 inline void soft_cap_scores(float* scores, TileRange tiles, float cap) {
   for (std::uint32_t t = tiles.first; t < tiles.end; ++t) {
-    store(scores + t * kTileTokens, soft_capped(load(scores + t * kTileTokens), cap));
+    store(scores + t * kTileTokens, soft_capped(load(scores + t * kTileTokens), cap * kLog2E));
   }
 }
 

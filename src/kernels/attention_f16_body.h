@@ -48,7 +48,8 @@ inline void score_tiles(const float* queries, const T* const* tiles, std::uint32
     for (std::uint32_t r = 0; r < Rows; ++r) {
       const Vec q = splat(queries[d * kBlock + r]);
       REFRAIN_UNROLL
-      for (std::uint32_t t = 0; t < Tiles; ++t) total[r][t] = multiply_add(q, key[t], total[r][t]);
+      for (std::uint32_t t = 0; t < Tiles; ++t)
+        total[r][t] = multiply_add_apart(q, key[t], total[r][t]);
     }
   }
   REFRAIN_UNROLL
@@ -82,7 +83,7 @@ inline void add_values(const float* weights, const T* const* tiles, std::uint32_
         const Vec weight = splat(weights[r * kSplitKeys + k]);
         REFRAIN_UNROLL
         for (std::uint32_t c = 0; c < Columns; ++c) {
-          total[r][c] = multiply_add(weight, part[c], total[r][c]);
+          total[r][c] = multiply_add_apart(weight, part[c], total[r][c]);
         }
       }
     }

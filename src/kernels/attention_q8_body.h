@@ -3,8 +3,8 @@
 //
 // Queries are rounded to 8 bits with one scale for a row, weights to 8 bits with one scale for each
 // 64 keys, so that a key of large weight takes nothing from those far away. Sums of byte products
-// are exact: the tiles need no expansion, no order within them matters, and instruction sets differ
-// in nothing but how they compute 2^x.
+// are exact: the tiles need no expansion, no order within them matters, and all instruction sets
+// give the same bits.
 //
 //   score[q][key]  = sum(query bytes * key bytes) * query scale * key scale
 //   output[q][d]  += sum over 64 keys(weight bytes * value bytes) * weight scale, keys ascending
@@ -30,42 +30,6 @@ constexpr std::uint32_t kScaledTiles = 4;  // share one scale of their weights
 constexpr std::uint32_t kWeightScales = kSplitTiles / kScaledTiles;
 static_assert(kQueryGroup % kByteRows == 0 && kSplitTiles % kScaledTiles == 0);
 
-// acc + the products of four unsigned bytes of `a` with four signed ones of `b`, lane by lane.
-REFRAIN_INLINE IntVec add_byte_products(IntVec acc, IntVec a, IntVec b) {
-#if defined(__AVX512VNNI__)
-  return {(IntPart)_mm512_dpbusd_epi32((__m512i)acc.p[0], (__m512i)a.p[0], (__m512i)b.p[0])};
-#elif defined(REFRAIN_SIMD_AVX2)
-  return each_int_part([&](int i) {
-    const __m256i x = (__m256i)a.p[i], y = (__m256i)b.p[i];
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi16(255)),
-                                           _mm256_srai_epi16(_mm256_slli_epi16(y, 8), 8));
-    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(y, 8));
-    return acc.p[i] + (IntPart)_mm256_add_epi32(even, odd);
-  });
-#else
-  return each_int_part([&](int i) {
-    const IntPart x = a.p[i], y = b.p[i];
-    return acc.p[i] + (x & 255) * (y << 24 >> 24) + ((x >> 8) & 255) * (y << 16 >> 24) +
-           ((x >> 16) & 255) * (y << 8 >> 24) + ((x >> 24) & 255) * (y >> 24);
-  });
-#endif
-}
-
-REFRAIN_INLINE Vec to_float(IntVec a) {
-  return each_part([&](int i) { return __builtin_convertvector(a.p[i], Part); });
-}
-
-// The lowest byte of each lane.
-REFRAIN_INLINE void store_low_bytes(std::uint8_t* to, IntVec a) {
-#if defined(REFRAIN_SIMD_AVX512)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)a.p[0]));
-#else
-  std::int32_t lanes[kLanes];
-  store_int(lanes, a);
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::uint8_t>(lanes[i]);
-#endif
-}
-
 // Scores of `Rows` queries for `Tiles` tiles of keys. queries [key_groups][kByteRows].
 template <std::uint32_t Rows, std::uint32_t Tiles>
 inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
@@ -89,7 +53,7 @@ inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
       const IntVec q = splat_int(queries[g * kByteRows + r]);
       REFRAIN_UNROLL
       for (std::uint32_t t = 0; t < Tiles; ++t) {
-        sum[r][t] = add_byte_products(sum[r][t], key[t], q);
+        sum[r][t] = add_byte_products<false>(sum[r][t], key[t], q);
       }
     }
   }
@@ -135,7 +99,7 @@ inline void sum_byte_values(const std::uint8_t* weights, const float* factors,
           const IntVec weight = splat_int(four);
           REFRAIN_UNROLL
           for (std::uint32_t c = 0; c < Vectors; ++c) {
-            sum[r][c] = add_byte_products(sum[r][c], weight, value[c]);
+            sum[r][c] = add_byte_products<false>(sum[r][c], weight, value[c]);
           }
         }
       }
@@ -192,10 +156,7 @@ class Q8Reduction {
       }
       sums = sums + value;
     }
-    std::int32_t lanes[kLanes], sum = 0;
-    store_int(lanes, sums);
-    for (const std::int32_t lane : lanes) sum += lane;
-    offsets_[q] = sum * 128;  // keys are stored with 128 added
+    offsets_[q] = sum_lanes(sums) * 128;  // keys are stored with 128 added
     factors_[q] = scale * scale_;
   }
 

@@ -2,9 +2,16 @@
 #include "kernels/cpu_kernels.h"
 
 #include "base/check.h"
+#include "base/str.h"
 #include "kernels/cpu_kernel_variants.h"
 
 namespace refrain::kernels {
+namespace {
+
+constexpr InstructionSet kAllSets[] = {InstructionSet::kPortable, InstructionSet::kAvx2,
+                                       InstructionSet::kAvx512};
+
+}  // namespace
 
 bool is_available(InstructionSet set) {
 #if defined(__x86_64__)
@@ -26,11 +33,16 @@ bool is_available(InstructionSet set) {
 #endif
 }
 
-InstructionSet best_instruction_set() {
-  for (const InstructionSet set : {InstructionSet::kAvx512, InstructionSet::kAvx2}) {
-    if (is_available(set)) return set;
+std::vector<InstructionSet> available_instruction_sets() {
+  std::vector<InstructionSet> sets;
+  for (const InstructionSet set : kAllSets) {
+    if (is_available(set)) sets.push_back(set);
   }
-  return InstructionSet::kPortable;
+  return sets;
+}
+
+InstructionSet best_instruction_set() {
+  return available_instruction_sets().back();
 }
 
 const CpuKernels& cpu_kernels(InstructionSet set) {
@@ -55,11 +67,17 @@ std::string_view name_of(InstructionSet set) {
 }
 
 std::optional<InstructionSet> instruction_set_named(std::string_view name) {
-  for (const InstructionSet set :
-       {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+  for (const InstructionSet set : kAllSets) {
     if (name_of(set) == name) return set;
   }
   return std::nullopt;
+}
+
+std::string attention_numerics(KvFormat format, InstructionSet set) {
+  // What multiply_add_apart() is (simd.h).
+  const bool apart = format == KvFormat::kF16 && set == InstructionSet::kPortable;
+  return str_cat("attention/", kAttentionVersion, " ", kv_format_name(format),
+                 apart ? " apart" : "");
 }
 
 }  // namespace refrain::kernels

@@ -1,13 +1,18 @@
 // The kernels of one instruction set as a table of functions, so that the choice is made once and
-// tests can run all that the machine has. Results are the same bits for every set. Any thread.
+// tests can run all that the machine has. Results are the same bits for every set, but for
+// attention on float16 (attention_numerics). Any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "kernels/kv_rows.h"
 #include "kernels/linear.h"
+#include "kernels/paged_attention.h"
 #include "kernels/row_ops.h"
 
 namespace refrain::kernels {
@@ -34,11 +39,17 @@ struct CpuKernels {
   void (*soft_cap)(float* y, std::uint32_t dim, float limit);
   // Turns each of `heads` heads of head_dim values, in place.
   void (*rotate)(float* x, std::uint32_t heads, std::uint32_t head_dim, const Rotation& rotation);
+  StoreKernel* store_kv_rows;
+  AttentionKernel *attention_f16, *attention_q8;
   // For measuring: `rounds` of 8-bit dot products, of FP32 multiply-adds, on registers alone.
   // Return the operations done, two a product. `sink` takes what came out, so that the work is not
   // left out; rounds <= 2^24, so that the 8-bit sums stay whole.
   double (*int8_peak)(std::uint32_t rounds, float* sink);
   double (*float_peak)(std::uint32_t rounds, float* sink);
+
+  AttentionKernel* attention(KvFormat format) const {
+    return format == KvFormat::kQ8 ? attention_q8 : attention_f16;
+  }
 };
 
 bool is_available(InstructionSet set);
@@ -46,5 +57,10 @@ InstructionSet best_instruction_set();
 const CpuKernels& cpu_kernels(InstructionSet set);  // the set is available
 std::string_view name_of(InstructionSet set);       // "portable", "avx2", "avx512"
 std::optional<InstructionSet> instruction_set_named(std::string_view name);
+std::vector<InstructionSet> available_instruction_sets();  // the fastest last
+
+// What the bits of attention depend on beside its inputs, for cache keys: "attention/3 q8", or
+// "attention/3 f16 apart" where products and sums of float16 rows round apart.
+std::string attention_numerics(KvFormat format, InstructionSet set);
 
 }  // namespace refrain::kernels

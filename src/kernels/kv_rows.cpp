@@ -1,9 +1,7 @@
-// Copying and reading rows, and the choice of how they are written. Any thread.
+// Copying and reading rows. Any thread.
 #include "kernels/kv_rows.h"
 
 #include <cstring>
-
-#include "kernels/attention_variants.h"
 
 namespace refrain::kernels {
 namespace {
@@ -60,12 +58,6 @@ void copy_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* f
 }
 
 }  // namespace
-
-void store_kv_rows(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
-                   std::size_t count, const float* keys, const float* values) {
-  static StoreKernel* const kChosen = attention_variants(KvFormat::kF16).back().store;
-  kChosen(layout, layer, slots, count, keys, values);
-}
 
 void copy_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from_tile,
                   std::size_t to_tile, std::uint32_t count) {

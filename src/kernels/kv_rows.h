@@ -11,9 +11,9 @@ namespace refrain::kernels {
 
 // Writes rows [0, count): row i of `keys` [count][kv_head_count][key_dim] and of `values`
 // [count][kv_head_count][value_dim] to slots[i] of `layer`. What a slot then holds depends on its
-// row alone, whatever the instruction set.
-void store_kv_rows(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
-                   std::size_t count, const float* keys, const float* values);
+// row alone, whatever the instruction set. CpuKernels has the kernels.
+using StoreKernel = void(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
+                         std::size_t count, const float* keys, const float* values);
 
 // Copies the first `count` tokens of tiles from `from_tile` on, all heads, to `to_tile` on. The
 // tokens behind them in the last tile stay as they are.

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/attention_variants.h"
-#include "kernels/simd.h"
+#include "kernels/cpu_kernel_variants.h"
+#include "kernels/simd_math.h"
 
 namespace refrain::kernels {
 namespace {

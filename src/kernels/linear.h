@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kGroupsPerWord = 32;  // groups in one word of ma
 struct QuantizedRows {
   std::uint32_t columns = 0;
   std::int8_t* values = nullptr;          // [rows][columns]
-  std::int8_t* residuals = nullptr;       // [rows][columns]      zero where the group is not marked
+  std::int8_t* residuals = nullptr;       // [rows][columns]      of marked groups only
   float* scales = nullptr;                // [rows][groups]
   float* scaled_sums = nullptr;           // [rows][groups]       the group's sum, both planes
   std::int32_t* sums = nullptr;           // [rows][2 groups]     sums of 16 values

@@ -1,4 +1,4 @@
-// The product of a packed matrix with rows, written once on simd16.h and compiled once per
+// The product of a packed matrix with rows, written once on simd.h and compiled once per
 // instruction set. Read linear.h first.
 //
 // For each panel: a chunk of its columns is expanded into scratch (first cache level), then all
@@ -10,10 +10,14 @@
 namespace refrain::kernels {
 namespace {
 
+// Rows whose sums are held in registers together, for one panel and for two beside each other (a
+// value is then read once for both; 0: too few registers for that).
 #if defined(__AVX512F__)
-constexpr std::uint32_t kRowBlock = 8;  // rows whose sums are held in registers together
+constexpr int kRowBlock = 8;
+constexpr int kRowBlockOfPair = 6;
 #else
-constexpr std::uint32_t kRowBlock = 4;
+constexpr int kRowBlock = 4;
+constexpr int kRowBlockOfPair = 0;
 #endif
 
 struct Chunk {
@@ -43,12 +47,14 @@ REFRAIN_INLINE RowOfChunk row_of_chunk(const QuantizedRows& x, std::size_t row,
           x.scaled_sums + group, x.sums + 2 * group,  x.residual_sums + 2 * group};
 }
 
-// Integer sums of `Quads` quads of one group for all rows, less the type's offset.
-template <WeightType Type, int Rows, int Quads>
-REFRAIN_INLINE void dot_rows(const std::uint8_t* weights, const std::int8_t* const* values,
+// Integer sums of `Quads` quads of one group for all rows and panels, less the type's offset. An
+// activation is spread over a register once for all panels.
+template <WeightType Type, int Rows, int Panels, int Quads>
+REFRAIN_INLINE void dot_rows(const std::uint8_t* const* weights, const std::int8_t* const* values,
                              const std::int32_t* const* sums, std::uint32_t at,
-                             std::uint32_t sum_at, I16* dot) {
+                             std::uint32_t sum_at, IntVec (*dot)[Rows]) {
   constexpr QuantTraits kTraits = traits_of(Type);
+  REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     std::int32_t start = 0;
     if constexpr (kTraits.offset != 0) {
@@ -56,139 +62,219 @@ REFRAIN_INLINE void dot_rows(const std::uint8_t* weights, const std::int8_t* con
       if constexpr (Quads == 8) start += sums[r][sum_at + 1];
       start *= -kTraits.offset;
     }
-    dot[r] = splat_int16(start);
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) dot[p][r] = splat_int(start);
   }
+  REFRAIN_UNROLL
   for (int q = 0; q < Quads; ++q) {
-    const B64 w = load64(weights + 64 * q);
-    for (int r = 0; r < Rows; ++r)
-      dot[r] = dot4<kTraits.full_byte>(dot[r], w, values[r] + at + 4 * q);
+    IntVec w[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) w[p] = load_int(weights[p] + 64 * q);
+    REFRAIN_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      std::int32_t four;
+      __builtin_memcpy(&four, values[r] + at + 4 * q, 4);
+      const IntVec x = splat_int(four);
+      REFRAIN_UNROLL
+      for (int p = 0; p < Panels; ++p) {
+        dot[p][r] = add_byte_products<!kTraits.full_byte>(dot[p][r], w[p], x);
+      }
+    }
   }
 }
 
-template <WeightType Type, int Rows>
-REFRAIN_INLINE void multiply_group(const RowOfChunk* rows, const LinearScratch& s, std::uint32_t g,
-                                   F16* total) {
+template <WeightType Type, int Rows, int Panels>
+REFRAIN_INLINE void multiply_group(const RowOfChunk* rows, const PanelOfChunk* s, std::uint32_t g,
+                                   Vec (*total)[Rows]) {
   constexpr QuantTraits kTraits = traits_of(Type);
-  constexpr int kParts = kTraits.halves ? 2 : 1;
-  constexpr int kQuads = 8 / kParts;
+  constexpr int kHalves = kTraits.halves ? 2 : 1;
+  constexpr int kQuads = 8 / kHalves;
   const std::int8_t* values[Rows];
   const std::int32_t* sums[Rows];
+  REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     values[r] = rows[r].values;
     sums[r] = rows[r].sums;
   }
-  for (std::uint32_t part = 0; part < kParts; ++part) {
-    const std::uint8_t* w = s.weights + std::size_t{512} * g + 256 * part;
-    I16 dot[Rows];
-    dot_rows<Type, Rows, kQuads>(w, values, sums, kGroup * g + 16 * part, 2 * g + part, dot);
-    const F16 scale = load16(s.scales + std::size_t{16} * (kParts * g + part));
+  for (std::uint32_t half = 0; half < kHalves; ++half) {
+    const std::uint8_t* w[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) w[p] = s[p].weights + std::size_t{512} * g + 256 * half;
+    IntVec dot[Panels][Rows];
+    dot_rows<Type, Rows, Panels, kQuads>(w, values, sums, kGroup * g + 16 * half, 2 * g + half,
+                                         dot);
+    Vec scale[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      scale[p] = load(s[p].scales + std::size_t{16} * (kHalves * g + half));
+    }
+    REFRAIN_UNROLL
     for (int r = 0; r < Rows; ++r) {
-      const F16 product = multiply16(to_float16(dot[r]), splat16(rows[r].scales[g]));
-      total[r] = multiply_add16(product, scale, total[r]);
+      const Vec step = splat(rows[r].scales[g]);
+      REFRAIN_UNROLL
+      for (int p = 0; p < Panels; ++p) {
+        total[p][r] = multiply_add(to_float(dot[p][r]) * step, scale[p], total[p][r]);
+      }
     }
   }
   if constexpr (kTraits.has_minimum) {
-    const F16 minimum = load16(s.minima + std::size_t{16} * g);
+    Vec minimum[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) minimum[p] = load(s[p].minima + std::size_t{16} * g);
+    REFRAIN_UNROLL
     for (int r = 0; r < Rows; ++r) {
-      total[r] = multiply_add16(minimum, splat16(rows[r].scaled_sums[g]), total[r]);
+      const Vec sum = splat(rows[r].scaled_sums[g]);
+      REFRAIN_UNROLL
+      for (int p = 0; p < Panels; ++p) total[p][r] = multiply_add(minimum[p], sum, total[p][r]);
     }
   }
 }
 
-// Adds the second plane of one row's marked groups, ascending.
-template <WeightType Type>
-REFRAIN_INLINE F16 add_residuals(const RowOfChunk& row, std::uint32_t marks, const LinearScratch& s,
-                                 F16 total) {
+// Adds the second plane of one row's marked groups, ascending. Each half of a group is summed
+// apart, so that no sum waits long for the one before.
+template <WeightType Type, int Rows, int Panels>
+REFRAIN_INLINE void add_residuals(const RowOfChunk& row, std::uint32_t marks, const PanelOfChunk* s,
+                                  Vec (*total)[Rows], int r) {
   constexpr QuantTraits kTraits = traits_of(Type);
-  constexpr int kParts = kTraits.halves ? 2 : 1;
-  constexpr int kQuads = 8 / kParts;
   for (; marks != 0; marks &= marks - 1) {
     const auto g = static_cast<std::uint32_t>(__builtin_ctz(marks));
-    const F16 step = splat16(row.scales[g] * (1.0F / 256));
-    for (std::uint32_t part = 0; part < kParts; ++part) {
-      const std::uint8_t* w = s.weights + std::size_t{512} * g + 256 * part;
-      I16 dot;
-      dot_rows<Type, 1, kQuads>(w, &row.residuals, &row.residual_sums, kGroup * g + 16 * part,
-                                2 * g + part, &dot);
-      const F16 scale = load16(s.scales + std::size_t{16} * (kParts * g + part));
-      total = multiply_add16(multiply16(to_float16(dot), step), scale, total);
+    const Vec step = splat(row.scales[g] * (1.0F / 256));
+    const std::uint8_t* first[Panels];
+    const std::uint8_t* second[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      first[p] = s[p].weights + std::size_t{512} * g;
+      second[p] = first[p] + 256;
+    }
+    IntVec low[Panels][1], high[Panels][1];
+    dot_rows<Type, 1, Panels, 4>(first, &row.residuals, &row.residual_sums, kGroup * g, 2 * g, low);
+    dot_rows<Type, 1, Panels, 4>(second, &row.residuals, &row.residual_sums, kGroup * g + 16,
+                                 2 * g + 1, high);
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      Vec& sum = total[p][r];
+      if constexpr (kTraits.halves) {
+        const float* scale = s[p].scales + std::size_t{32} * g;
+        sum = multiply_add(to_float(low[p][0]) * step, load(scale), sum);
+        sum = multiply_add(to_float(high[p][0]) * step, load(scale + 16), sum);
+      } else {
+        const Vec scale = load(s[p].scales + std::size_t{16} * g);
+        sum = multiply_add(to_float(low[p][0] + high[p][0]) * step, scale, sum);
+      }
     }
   }
-  return total;
 }
 
-template <WeightType Type, int Rows>
+template <WeightType Type, int Rows, int Panels>
 REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, const Chunk& chunk,
-                                  const LinearScratch& s, float* y, std::size_t stride) {
+                                  const PanelOfChunk* s, float* y, std::size_t stride) {
   RowOfChunk rows[Rows];
-  F16 total[Rows];
+  Vec total[Panels][Rows];
   const std::size_t words = (x.columns / kGroup + kGroupsPerWord - 1) / kGroupsPerWord;
   const std::uint32_t* marks = x.marks + row * words + chunk.first / kGroupsPerWord;
+  REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     rows[r] = row_of_chunk(x, row + static_cast<std::size_t>(r), chunk);
-    total[r] = chunk.first == 0 ? zero16() : load16(y + r * stride);
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      total[p][r] = chunk.first == 0 ? splat(0.0F) : load(y + r * stride + p * kPanelRows);
+    }
   }
-  for (std::uint32_t g = 0; g < chunk.count; ++g) multiply_group<Type, Rows>(rows, s, g, total);
+  for (std::uint32_t g = 0; g < chunk.count; ++g) {
+    multiply_group<Type, Rows, Panels>(rows, s, g, total);
+  }
+  REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    store16(y + r * stride, add_residuals<Type>(rows[r], marks[r * words], s, total[r]));
+    add_residuals<Type, Rows, Panels>(rows[r], marks[r * words], s, total, r);
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) store(y + r * stride + p * kPanelRows, total[p][r]);
   }
 }
 
-template <int Rows>
+template <int Rows, int Panels>
 REFRAIN_INLINE void multiply_floating_rows(const LinearInput& x, std::uint32_t row,
-                                           const Chunk& chunk, const float* weights, float* y,
+                                           const Chunk& chunk, const PanelOfChunk* s, float* y,
                                            std::size_t stride) {
   const float* rows[Rows];
-  F16 total[Rows];
+  const float* weights[Panels];
+  Vec total[Panels][Rows];
+  REFRAIN_UNROLL
+  for (int p = 0; p < Panels; ++p) weights[p] = reinterpret_cast<const float*>(s[p].weights);
+  REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     rows[r] = x.rows + (row + static_cast<std::size_t>(r)) * x.stride + chunk.first;
-    total[r] = chunk.first == 0 ? zero16() : load16(y + r * stride);
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      total[p][r] = chunk.first == 0 ? splat(0.0F) : load(y + r * stride + p * kPanelRows);
+    }
   }
-  for (std::uint32_t k = 0; k < chunk.count; ++k, weights += kPanelRows) {
-    const F16 w = load16(weights);
-    for (int r = 0; r < Rows; ++r) total[r] = multiply_add16(w, splat16(rows[r][k]), total[r]);
+  for (std::uint32_t k = 0; k < chunk.count; ++k) {
+    Vec w[Panels];
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) w[p] = load(weights[p] + std::size_t{kPanelRows} * k);
+    REFRAIN_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      const Vec value = splat(rows[r][k]);
+      REFRAIN_UNROLL
+      for (int p = 0; p < Panels; ++p) total[p][r] = multiply_add(w[p], value, total[p][r]);
+    }
   }
-  for (int r = 0; r < Rows; ++r) store16(y + r * stride, total[r]);
+  REFRAIN_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) store(y + r * stride + p * kPanelRows, total[p][r]);
+  }
 }
 
-template <WeightType Type, int Rows>
+template <WeightType Type, int Rows, int Panels>
 REFRAIN_INLINE void multiply_block(const LinearInput& x, std::uint32_t row, const Chunk& chunk,
-                                   const LinearScratch& s, float* y, std::size_t stride) {
+                                   const PanelOfChunk* s, float* y, std::size_t stride) {
   if constexpr (is_quantized(Type)) {
-    multiply_rows<Type, Rows>(x.quantized, row, chunk, s, y, stride);
+    multiply_rows<Type, Rows, Panels>(x.quantized, row, chunk, s, y, stride);
   } else {
-    multiply_floating_rows<Rows>(x, row, chunk, reinterpret_cast<const float*>(s.weights), y,
-                                 stride);
+    multiply_floating_rows<Rows, Panels>(x, row, chunk, s, y, stride);
   }
 }
 
-// Rows [first, last) with one panel; row `first` of y is at `y`.
+// Expands a chunk of a panel that starts at `from`; returns where the next chunk starts.
 template <WeightType Type>
+REFRAIN_INLINE const std::byte* expand(const std::byte* from, std::uint32_t count,
+                                       PanelOfChunk& to) {
+  if constexpr (is_quantized(Type)) {
+    constexpr QuantTraits kTraits = traits_of(Type);
+    expand_chunk<Type>(reinterpret_cast<const std::uint8_t*>(from), count, to);
+    return from + superblock_bytes(kTraits) * (count * kGroup / kTraits.superblock);
+  } else {
+    expand_columns<Type>(from, count, reinterpret_cast<float*>(to.weights));
+    return from + std::size_t{count} * kPanelRows * (Type == WeightType::kF32 ? 4 : 2);
+  }
+}
+
+// Rows [first, last) with `Panels` panels beside each other; row `first` of y is at `y`.
+template <WeightType Type, int Panels>
 void multiply_panel(const PackedMatrix& matrix, std::uint32_t panel, const LinearInput& x,
                     std::uint32_t first, std::uint32_t last, float* y, std::size_t stride,
-                    LinearScratch& s) {
+                    LinearScratch& scratch) {
   constexpr std::uint32_t kStep = is_quantized(Type) ? kChunkGroups : kChunkColumns;
+  constexpr int kRows = Panels == 1 ? kRowBlock : kRowBlockOfPair;
   const std::uint32_t end = is_quantized(Type) ? matrix.columns / kGroup : matrix.columns;
-  const std::byte* from = matrix.panel(panel);
+  PanelOfChunk* s = scratch.panels;
+  const std::byte* from[Panels];
+  REFRAIN_UNROLL
+  for (int p = 0; p < Panels; ++p) from[p] = matrix.panel(panel + static_cast<std::uint32_t>(p));
   for (std::uint32_t at = 0; at < end; at += kStep) {
     const Chunk chunk{at, end - at < kStep ? end - at : kStep};
-    if constexpr (is_quantized(Type)) {
-      constexpr QuantTraits kTraits = traits_of(Type);
-      expand_chunk<Type>(reinterpret_cast<const std::uint8_t*>(from), chunk.count, s);
-      from += superblock_bytes(kTraits) * (chunk.count * kGroup / kTraits.superblock);
-    } else {
-      expand_columns<Type>(from, chunk.count, reinterpret_cast<float*>(s.weights));
-      from += std::size_t{chunk.count} * kPanelRows * (Type == WeightType::kF32 ? 4 : 2);
-    }
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) from[p] = expand<Type>(from[p], chunk.count, s[p]);
     std::uint32_t row = first;
     float* to = y;
-    for (; row + kRowBlock <= last; row += kRowBlock, to += kRowBlock * stride) {
-      multiply_block<Type, kRowBlock>(x, row, chunk, s, to, stride);
+    for (; row + std::uint32_t{kRows} <= last; row += kRows, to += kRows * stride) {
+      multiply_block<Type, kRows, Panels>(x, row, chunk, s, to, stride);
     }
     for (; row + 2 <= last; row += 2, to += 2 * stride) {
-      multiply_block<Type, 2>(x, row, chunk, s, to, stride);
+      multiply_block<Type, 2, Panels>(x, row, chunk, s, to, stride);
     }
-    if (row < last) multiply_block<Type, 1>(x, row, chunk, s, to, stride);
+    if (row < last) multiply_block<Type, 1, Panels>(x, row, chunk, s, to, stride);
   }
 }
 
@@ -200,7 +286,7 @@ void multiply_last_panel(const PackedMatrix& matrix, std::uint32_t panel, const 
   const std::uint32_t valid = matrix.rows - panel * kPanelRows;
   for (std::uint32_t row = range.first_row; row < range.last_row; row += kTileRows) {
     const std::uint32_t end = range.last_row - row < kTileRows ? range.last_row : row + kTileRows;
-    multiply_panel<Type>(matrix, panel, x, row, end, s.tile, kPanelRows, s);
+    multiply_panel<Type, 1>(matrix, panel, x, row, end, s.tile, kPanelRows, s);
     for (std::uint32_t r = row; r < end; ++r) {
       __builtin_memcpy(y + r * stride, s.tile + std::size_t{kPanelRows} * (r - row), 4 * valid);
     }
@@ -210,14 +296,23 @@ void multiply_last_panel(const PackedMatrix& matrix, std::uint32_t panel, const 
 template <WeightType Type>
 void multiply_panels(const PackedMatrix& matrix, const LinearInput& x, const LinearRange& range,
                      float* y, std::size_t stride, LinearScratch& s) {
-  for (std::uint32_t panel = range.first_panel; panel < range.last_panel; ++panel) {
-    float* to = y + std::size_t{kPanelRows} * panel;
-    if ((panel + 1) * kPanelRows > matrix.rows) {
-      multiply_last_panel<Type>(matrix, panel, x, range, to, stride, s);
-    } else {
-      multiply_panel<Type>(matrix, panel, x, range.first_row, range.last_row,
-                           to + range.first_row * stride, stride, s);
+  const std::uint32_t full_panels = matrix.rows / kPanelRows;
+  const std::uint32_t end = range.last_panel < full_panels ? range.last_panel : full_panels;
+  float* first_row = y + range.first_row * stride;
+  std::uint32_t panel = range.first_panel;
+  if constexpr (kRowBlockOfPair > 0) {
+    for (; panel + 2 <= end; panel += 2) {
+      multiply_panel<Type, 2>(matrix, panel, x, range.first_row, range.last_row,
+                              first_row + std::size_t{kPanelRows} * panel, stride, s);
     }
+  }
+  for (; panel < end; ++panel) {
+    multiply_panel<Type, 1>(matrix, panel, x, range.first_row, range.last_row,
+                            first_row + std::size_t{kPanelRows} * panel, stride, s);
+  }
+  if (panel < range.last_panel) {
+    multiply_last_panel<Type>(matrix, panel, x, range, y + std::size_t{kPanelRows} * panel, stride,
+                              s);
   }
 }
 

@@ -4,33 +4,33 @@
 
 #include "kernels/linear_scratch.h"
 #include "kernels/quant_layout.h"
-#include "kernels/simd16.h"
+#include "kernels/simd.h"
 
 namespace refrain::kernels {
 namespace {
 
 REFRAIN_INLINE void expand_nibbles(const std::uint8_t* from, std::uint8_t* to) {
-  const B64 mask = splat_byte(0x0F);
+  const IntVec mask = splat_byte(0x0F);
   for (int v = 0; v < 4; ++v) {
-    const B64 both = load64(from + 64 * v);
-    store64(to + 64 * v, and64(both, mask));
-    store64(to + 64 * (v + 4), and64(shift_right64<4>(both), mask));
+    const IntVec both = load_int(from + 64 * v);
+    store_int(to + 64 * v, both & mask);
+    store_int(to + 64 * (v + 4), shift_right<4>(both) & mask);
   }
 }
 
 template <int Quad>
-REFRAIN_INLINE void add_fifth_bit(B64 bits, std::uint8_t* to) {
-  B64 placed;
+REFRAIN_INLINE void add_fifth_bit(IntVec bits, std::uint8_t* to) {
+  IntVec placed;
   if constexpr (Quad <= 4) {
-    placed = shift_left64<4 - Quad>(bits);
+    placed = shift_left<4 - Quad>(bits);
   } else {
-    placed = shift_right64<Quad - 4>(bits);
+    placed = shift_right<Quad - 4>(bits);
   }
-  store64(to + 64 * Quad, or64(load64(to + 64 * Quad), and64(placed, splat_byte(0x10))));
+  store_int(to + 64 * Quad, (load_int(to + 64 * Quad) | (placed & splat_byte(0x10))));
 }
 
 REFRAIN_INLINE void add_fifth_bits(const std::uint8_t* from, std::uint8_t* to) {
-  const B64 bits = load64(from);
+  const IntVec bits = load_int(from);
   add_fifth_bit<0>(bits, to);
   add_fifth_bit<1>(bits, to);
   add_fifth_bit<2>(bits, to);
@@ -42,20 +42,20 @@ REFRAIN_INLINE void add_fifth_bits(const std::uint8_t* from, std::uint8_t* to) {
 }
 
 REFRAIN_INLINE void add_upper_pairs(const std::uint8_t* from, std::uint8_t* to) {
-  const B64 mask = splat_byte(0x30);
+  const IntVec mask = splat_byte(0x30);
   for (int half = 0; half < 2; ++half, to += 256) {
-    const B64 bits = load64(from + 64 * half);
-    store64(to, or64(load64(to), and64(shift_left64<4>(bits), mask)));
-    store64(to + 64, or64(load64(to + 64), and64(shift_left64<2>(bits), mask)));
-    store64(to + 128, or64(load64(to + 128), and64(bits, mask)));
-    store64(to + 192, or64(load64(to + 192), and64(shift_right64<2>(bits), mask)));
+    const IntVec bits = load_int(from + 64 * half);
+    store_int(to, load_int(to) | (shift_left<4>(bits) & mask));
+    store_int(to + 64, load_int(to + 64) | (shift_left<2>(bits) & mask));
+    store_int(to + 128, load_int(to + 128) | (bits & mask));
+    store_int(to + 192, load_int(to + 192) | (shift_right<2>(bits) & mask));
   }
 }
 
 template <WeightType Type>
 REFRAIN_INLINE void expand_group(const std::uint8_t* from, std::uint8_t* to) {
   if constexpr (Type == WeightType::kQ8_0) {
-    for (int v = 0; v < 8; ++v) store64(to + 64 * v, load64(from + 64 * v));
+    for (int v = 0; v < 8; ++v) store_int(to + 64 * v, load_int(from + 64 * v));
   } else {
     expand_nibbles(from, to);
     if constexpr (traits_of(Type).group_bytes == 320) add_fifth_bits(from + 256, to);
@@ -71,8 +71,8 @@ REFRAIN_INLINE const std::uint16_t* halves(const std::uint8_t* p) {
 template <WeightType Type>
 REFRAIN_INLINE void expand_scales(const std::uint8_t* from, float* scales, float* minima) {
   if constexpr (Type == WeightType::kQ4_K || Type == WeightType::kQ5_K) {
-    const F16 d = load_half16(halves(from + 192));
-    const F16 m = multiply16(load_half16(halves(from + 224)), splat16(-1.0F));
+    const Vec d = load_half(halves(from + 192));
+    const Vec m = load_half(halves(from + 224)) * splat(-1.0F);
     for (int g = 0; g < 8; ++g) {
       std::uint8_t scale[16], minimum[16];
       const std::uint8_t* low = from + 16 * g;
@@ -83,24 +83,22 @@ REFRAIN_INLINE void expand_scales(const std::uint8_t* from, float* scales, float
         scale[i] = static_cast<std::uint8_t>((low[i] & 15U) | ((upper & 3U) << 4U));
         minimum[i] = static_cast<std::uint8_t>((low[i] >> 4U) | (((upper >> 2U) & 3U) << 4U));
       }
-      store16(scales + 16 * g, multiply16(d, load_bytes16(scale)));
-      store16(minima + 16 * g, multiply16(m, load_bytes16(minimum)));
+      store(scales + 16 * g, d * load_bytes(scale));
+      store(minima + 16 * g, m * load_bytes(minimum));
     }
   } else if constexpr (Type == WeightType::kQ6_K) {
-    const F16 d = load_half16(halves(from + 256));
+    const Vec d = load_half(halves(from + 256));
     for (int s = 0; s < 16; ++s) {
-      store16(
-          scales + 16 * s,
-          multiply16(d, load_signed_bytes16(reinterpret_cast<const std::int8_t*>(from + 16 * s))));
+      store(scales + 16 * s, (d * load_bytes(reinterpret_cast<const std::int8_t*>(from + 16 * s))));
     }
   } else {
-    store16(scales, load_half16(halves(from)));
-    if constexpr (traits_of(Type).has_minimum) store16(minima, load_half16(halves(from + 32)));
+    store(scales, load_half(halves(from)));
+    if constexpr (traits_of(Type).has_minimum) store(minima, load_half(halves(from + 32)));
   }
 }
 
 template <WeightType Type>
-REFRAIN_INLINE void expand_chunk(const std::uint8_t* from, std::uint32_t groups, LinearScratch& s) {
+REFRAIN_INLINE void expand_chunk(const std::uint8_t* from, std::uint32_t groups, PanelOfChunk& s) {
   constexpr QuantTraits kTraits = traits_of(Type);
   constexpr std::uint32_t kGroups = kTraits.superblock / kGroup;
   constexpr std::uint32_t kSubgroups = kTraits.halves ? 2 : 1;
@@ -123,10 +121,10 @@ template <WeightType Type>
 REFRAIN_INLINE void expand_columns(const std::byte* from, std::uint32_t columns, float* to) {
   for (std::uint32_t k = 0; k < columns; ++k, to += kPanelRows) {
     if constexpr (Type == WeightType::kF32) {
-      store16(to, load16(reinterpret_cast<const float*>(from) + std::size_t{kPanelRows} * k));
+      store(to, load(reinterpret_cast<const float*>(from) + std::size_t{kPanelRows} * k));
     } else {
       const auto* p = reinterpret_cast<const std::uint16_t*>(from) + std::size_t{kPanelRows} * k;
-      store16(to, Type == WeightType::kF16 ? load_half16(p) : load_bfloat16(p));
+      store(to, Type == WeightType::kF16 ? load_half(p) : load_bfloat(p));
     }
   }
 }

@@ -14,10 +14,15 @@ inline constexpr std::uint32_t kChunkColumns = 256;
 // Rows of a panel that is not full go through a tile of this many.
 inline constexpr std::uint32_t kTileRows = 64;
 
-struct LinearScratch {
+// A chunk of one panel, expanded.
+struct PanelOfChunk {
   alignas(64) std::uint8_t weights[kChunkGroups * kGroup * kPanelRows];  // or floats
   alignas(64) float scales[kChunkGroups * 2 * kPanelRows];
   alignas(64) float minima[kChunkGroups * kPanelRows];
+};
+
+struct LinearScratch {
+  PanelOfChunk panels[2];
   alignas(64) float tile[kTileRows * kPanelRows];
 };
 

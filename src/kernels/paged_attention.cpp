@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/str.h"
-#include "kernels/attention_variants.h"
+#include "kernels/attention_scratch.h"
 
 namespace refrain::kernels {
 namespace {
@@ -76,12 +76,6 @@ void share_expensive_tasks(const AttentionShape& shape, std::uint32_t thread_cou
   for (const AttentionShare& share : plan.shares) plan.pending.push_back(share.task_count);
 }
 
-const AttentionVariant& variant(KvFormat format) {
-  static const std::array<AttentionVariant, 2> kChosen = {attention_variants(KvFormat::kF16).back(),
-                                                          attention_variants(KvFormat::kQ8).back()};
-  return kChosen[format == KvFormat::kQ8 ? 1 : 0];
-}
-
 }  // namespace
 
 void plan_attention(std::span<const AttentionSequence> sequences, const Position* positions,
@@ -138,35 +132,6 @@ bool end_shared_task(const AttentionPlan& plan, std::uint32_t share) {
   if (pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
   pending.store(plan.shares[share].task_count, std::memory_order_relaxed);
   return true;
-}
-
-std::vector<AttentionVariant> attention_variants(KvFormat format) {
-  const bool q8 = format == KvFormat::kQ8;
-  std::vector<AttentionVariant> variants = {
-      {InstructionSet::kPortable, q8 ? run_attention_q8_portable : run_attention_f16_portable,
-       store_kv_rows_portable}};
-#if defined(__x86_64__)
-  if (is_available(InstructionSet::kAvx2)) {
-    variants.push_back({InstructionSet::kAvx2, q8 ? run_attention_q8_avx2 : run_attention_f16_avx2,
-                        store_kv_rows_avx2});
-  }
-  if (is_available(InstructionSet::kAvx512)) {
-    variants.push_back({InstructionSet::kAvx512,
-                        q8 ? run_attention_q8_avx512 : run_attention_f16_avx512,
-                        store_kv_rows_avx512});
-  }
-#endif
-  return variants;
-}
-
-void run_attention(const AttentionCall& call, const AttentionPlan& plan, std::size_t task,
-                   float* scratch) {
-  variant(call.layout.format).kernel(call, plan, plan.tasks[task], scratch);
-}
-
-std::string attention_numerics(KvFormat format) {
-  return str_cat("attention/", kAttentionVersion, " ", kv_format_name(format), " ",
-                 variant(format).set == InstructionSet::kPortable ? "portable" : "fma");
 }
 
 }  // namespace refrain::kernels

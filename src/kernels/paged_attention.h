@@ -6,8 +6,9 @@
 // kSplitKeys counted from position 0, each split is reduced from scratch in one fixed order, and
 // the splits are merged in ascending order (the online softmax of Milakov and Gimelshein 2018, with
 // fixed borders). Chunking, batch mates, thread count and block size change no bit, nor does it
-// whether one thread reduces all splits of a row or several share them. AVX2 and AVX-512 give the
-// same bits, the portable kernel others, so attention_numerics() is part of every cache key.
+// whether one thread reduces all splits of a row or several share them. Instruction sets give the
+// same bits, except for float16 on processors without fused multiply-add; so attention_numerics()
+// is part of every cache key.
 //
 //   keys        0 ........ 255 | 256 ....... 511 | 512 .. position
 //   reduced      split 0       |  split 1        |  split 2, up to the row's own key
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -27,7 +27,7 @@ namespace refrain::kernels {
 
 inline constexpr std::uint32_t kSplitKeys = 256;
 // Changes when the bits of a result do.
-inline constexpr std::uint32_t kAttentionVersion = 2;
+inline constexpr std::uint32_t kAttentionVersion = 3;
 
 struct AttentionSequence {
   const BlockId* blocks = nullptr;  // the block table
@@ -93,15 +93,11 @@ struct AttentionCall {
 void plan_attention(std::span<const AttentionSequence> sequences, const Position* positions,
                     const AttentionShape& shape, std::uint32_t thread_count, AttentionPlan& plan);
 
-// Floats of scratch that run_attention() needs for any task planned with this shape.
+// Floats of scratch that a kernel needs for any task planned with this shape.
 std::size_t attention_scratch_floats(const AttentionShape& shape);
 
-// Computes one task. `scratch` is aligned to 64 bytes.
-void run_attention(const AttentionCall& call, const AttentionPlan& plan, std::size_t task,
-                   float* scratch);
-
-// What the bits of a result depend on beside its inputs, for cache keys: "attention/2 f16 fma", or
-// "portable" where products and sums round apart.
-std::string attention_numerics(KvFormat format);
+// Computes one task of the plan. `scratch` is aligned to 64 bytes. CpuKernels has the kernels.
+using AttentionKernel = void(const AttentionCall& call, const AttentionPlan& plan,
+                             const AttentionTask& task, float* scratch);
 
 }  // namespace refrain::kernels

@@ -1,9 +1,10 @@
-// Vec and IntVec: 16 floats or 32-bit integers for the instruction set this file is compiled for:
-// one AVX-512 register, two of AVX2, four of what every processor has. Sixteen lanes everywhere, so
-// that sums have the same order on all of them; with AVX2 and AVX-512 results are equal bit for
-// bit. Only for .cpp files compiled once per instruction set: everything is in an anonymous
-// namespace and nothing of the standard library that holds code is included, so that no function
-// compiled for one instruction set is linked into code for another.
+// Vec and IntVec: 16 floats or 32-bit integers (64 bytes) for the instruction set this file is
+// compiled for: one AVX-512 register, two of AVX2, four of what every processor has. Sixteen lanes
+// everywhere, so that sums have the same order on all of them, and one IEEE operation or one fused
+// step per lane, so that results are equal bit for bit; only multiply_add_apart() may differ. Only
+// for .cpp files compiled once per instruction set: everything is in an anonymous namespace and
+// nothing of the standard library that holds code is included, so that no function compiled for one
+// instruction set is linked into code for another.
 #pragma once
 
 #include <cstdint>
@@ -57,28 +58,50 @@ REFRAIN_INLINE IntVec each_int_part(Function function) {
   return result;
 }
 
+// Part by part: GCC would copy a Vec as a whole through memory.
 REFRAIN_INLINE Vec load(const float* from) {
-  Vec v;
-  __builtin_memcpy(&v, from, sizeof(v));
-  return v;
+  return each_part([&](int i) {
+    Part part;
+    __builtin_memcpy(&part, from + i * kPartLanes, sizeof(part));
+    return part;
+  });
 }
 REFRAIN_INLINE IntVec load_int(const void* from) {
-  IntVec v;
-  __builtin_memcpy(&v, from, sizeof(v));
-  return v;
+  return each_int_part([&](int i) {
+    IntPart part;
+    __builtin_memcpy(&part, static_cast<const char*>(from) + i * sizeof(part), sizeof(part));
+    return part;
+  });
 }
 REFRAIN_INLINE void store(float* to, Vec v) {
-  __builtin_memcpy(to, &v, sizeof(v));
+  REFRAIN_UNROLL
+  for (int i = 0; i < kParts; ++i) __builtin_memcpy(to + i * kPartLanes, &v.p[i], sizeof(Part));
 }
 REFRAIN_INLINE void store_int(void* to, IntVec v) {
-  __builtin_memcpy(to, &v, sizeof(v));
+  REFRAIN_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    __builtin_memcpy(static_cast<char*>(to) + i * sizeof(IntPart), &v.p[i], sizeof(IntPart));
+  }
 }
 
+// Not Part{} + x: that is an addition, and changes -0.
 REFRAIN_INLINE Vec splat(float x) {
-  return each_part([&](int) { return Part{} + x; });
+#if defined(REFRAIN_SIMD_AVX512)
+  return {(Part)_mm512_set1_ps(x)};
+#elif defined(REFRAIN_SIMD_AVX2)
+  const Part part = (Part)_mm256_set1_ps(x);
+  return {part, part};
+#else
+  const Part part = {x, x, x, x};
+  return {part, part, part, part};
+#endif
 }
 REFRAIN_INLINE IntVec splat_int(std::int32_t x) {
   return each_int_part([&](int) { return IntPart{} + x; });
+}
+
+REFRAIN_INLINE IntVec splat_byte(std::uint8_t x) {
+  return splat_int(static_cast<std::int32_t>(0x01010101U * x));
 }
 
 REFRAIN_INLINE Vec operator+(Vec a, Vec b) {
@@ -102,6 +125,10 @@ REFRAIN_INLINE IntVec operator-(IntVec a, IntVec b) {
 REFRAIN_INLINE IntVec operator&(IntVec a, IntVec b) {
   return each_int_part([&](int i) { return a.p[i] & b.p[i]; });
 }
+REFRAIN_INLINE IntVec operator|(IntVec a, IntVec b) {
+  return each_int_part([&](int i) { return a.p[i] | b.p[i]; });
+}
+// Shifts move whole lanes: for bytes, mask afterwards.
 template <int Count>
 REFRAIN_INLINE IntVec shift_left(IntVec a) {
   return each_int_part([&](int i) { return a.p[i] << Count; });
@@ -117,9 +144,12 @@ REFRAIN_INLINE Vec value_of(IntVec a) {
   return each_part([&](int i) { return (Part)a.p[i]; });
 }
 
-// The larger one; b where either is NaN.
+// The larger, the smaller one; b where either is NaN.
 REFRAIN_INLINE Vec max(Vec a, Vec b) {
   return each_part([&](int i) { return a.p[i] > b.p[i] ? a.p[i] : b.p[i]; });
+}
+REFRAIN_INLINE Vec min(Vec a, Vec b) {
+  return each_part([&](int i) { return a.p[i] < b.p[i] ? a.p[i] : b.p[i]; });
 }
 REFRAIN_INLINE IntVec max(IntVec a, IntVec b) {
   return each_int_part([&](int i) { return a.p[i] > b.p[i] ? a.p[i] : b.p[i]; });
@@ -128,7 +158,8 @@ REFRAIN_INLINE Vec absolute(Vec a) {
   return value_of(bits_of(a) & splat_int(0x7FFFFFFF));
 }
 
-// a * b + c; with one rounding where the processor has it, so never left to the optimiser.
+// a * b + c with one rounding on every processor. Without an instruction for it this is a function
+// call for each lane: for steps that are few.
 REFRAIN_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(REFRAIN_SIMD_AVX512)
   return each_part(
@@ -137,7 +168,20 @@ REFRAIN_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
   return each_part(
       [&](int i) { return (Part)_mm256_fmadd_ps((__m256)a.p[i], (__m256)b.p[i], (__m256)c.p[i]); });
 #else
-  return each_part([&](int i) { return a.p[i] * b.p[i] + c.p[i]; });
+  return each_part([&](int i) {
+    Part sum;
+    for (int j = 0; j < kPartLanes; ++j) sum[j] = __builtin_fmaf(a.p[i][j], b.p[i][j], c.p[i][j]);
+    return sum;
+  });
+#endif
+}
+
+// a * b + c with one rounding where the processor has it and two where not: for long sums.
+REFRAIN_INLINE Vec multiply_add_apart(Vec a, Vec b, Vec c) {
+#if defined(REFRAIN_SIMD_AVX512) || defined(REFRAIN_SIMD_AVX2) || defined(__FMA__)
+  return multiply_add(a, b, c);
+#else
+  return a * b + c;
 #endif
 }
 
@@ -159,10 +203,8 @@ typedef float Four __attribute__((vector_size(16)));
 // Folds 16 lanes to one in a fixed tree: lanes 8 apart, then 4, 2 and 1.
 template <class Join>
 REFRAIN_INLINE float fold(Vec v, Join join) {
-  float lanes[kLanes];
-  store(lanes, v);
   Four quarter[4];
-  __builtin_memcpy(quarter, lanes, sizeof(quarter));
+  __builtin_memcpy(quarter, &v, sizeof(quarter));
   const Four four = join(join(quarter[0], quarter[2]), join(quarter[1], quarter[3]));
   const Four two = join(four, __builtin_shufflevector(four, four, 2, 3, 2, 3));
   const Four one = join(two, __builtin_shufflevector(two, two, 1, 1, 1, 1));
@@ -183,38 +225,134 @@ REFRAIN_INLINE Vec load_part(const float* from, std::uint32_t d, std::uint32_t c
   return load(part);
 }
 
-REFRAIN_INLINE std::int32_t max_lanes(IntVec v) {
-  typedef std::int32_t IntFour __attribute__((vector_size(16)));
+REFRAIN_INLINE void store_part(float* to, std::uint32_t d, std::uint32_t count, Vec v) {
+  if (d + kLanes <= count) return store(to + d, v);
+  float part[kLanes];
+  store(part, v);
+  for (std::uint32_t i = d; i < count; ++i) to[i] = part[i - d];
+}
+
+typedef std::int32_t IntFour __attribute__((vector_size(16)));
+
+template <class Join>
+REFRAIN_INLINE std::int32_t fold(IntVec v, Join join) {
   IntFour quarter[4];
   __builtin_memcpy(quarter, &v, sizeof(quarter));
-  const auto join = [](IntFour a, IntFour b) { return a > b ? a : b; };
   const IntFour four = join(join(quarter[0], quarter[2]), join(quarter[1], quarter[3]));
   const IntFour two = join(four, __builtin_shufflevector(four, four, 2, 3, 2, 3));
   return join(two, __builtin_shufflevector(two, two, 1, 1, 1, 1))[0];
 }
+REFRAIN_INLINE std::int32_t sum_lanes(IntVec v) {
+  return fold(v, [](IntFour a, IntFour b) { return a + b; });
+}
+REFRAIN_INLINE std::int32_t max_lanes(IntVec v) {
+  return fold(v, [](IntFour a, IntFour b) { return a > b ? a : b; });
+}
 
 constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
 
-// Largest magnitude / most; NaN for a row that is not finite.
-inline float scale_of(const float* row, std::uint32_t count, float most) {
-  IntVec top = {};
-  for (std::uint32_t d = 0; d < count; d += kLanes) {
-    // As integers, magnitudes are in the order of the floats, with NaN above infinity.
-    top = max(bits_of(absolute(load_part(row, d, count))), top);
-  }
-  const std::int32_t largest = max_lanes(top);
-  float magnitude;
-  __builtin_memcpy(&magnitude, &largest, sizeof(magnitude));
-  return largest < 0x7F800000 ? magnitude / most : __builtin_nanf("");
+// Exact for |lane| < 2^24.
+REFRAIN_INLINE Vec to_float(IntVec a) {
+  return each_part([&](int i) { return __builtin_convertvector(a.p[i], Part); });
 }
 
-// round(v / scale), zero if the scale is zero or NaN.
-inline IntVec rounded_quotient(Vec v, float scale, float most) {
-  if (!(scale > 0.0F)) return IntVec{};
-  // A tiny scale is itself rounded, so the quotient may lie beyond `most`.
-  const Vec negative = max(splat(-most), splat(0.0F) - v / splat(scale));
-  const Vec bounded = max(splat(-most), splat(0.0F) - negative);
-  return bits_of(bounded + splat(kRounder)) - bits_of(splat(kRounder));
+// The nearest whole number, halves to even; |lane| < 2^22.
+REFRAIN_INLINE IntVec rounded(Vec v) {
+#if defined(REFRAIN_SIMD_AVX512)
+  return {(IntPart)_mm512_cvtps_epi32((__m512)v.p[0])};
+#elif defined(REFRAIN_SIMD_AVX2)
+  return each_int_part([&](int i) { return (IntPart)_mm256_cvtps_epi32((__m256)v.p[i]); });
+#else
+  return bits_of(v + splat(kRounder)) - bits_of(splat(kRounder));
+#endif
+}
+
+// The lowest byte of each lane.
+REFRAIN_INLINE void store_low_bytes(void* to, IntVec a) {
+#if defined(REFRAIN_SIMD_AVX512)
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)a.p[0]));
+#elif defined(REFRAIN_SIMD_AVX2)
+  const __m256i low =
+      _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
+                       0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  for (int i = 0; i < kParts; ++i) {
+    const __m256i fours = _mm256_shuffle_epi8((__m256i)a.p[i], low);  // in lanes 0 and 4
+    const __m256i eight =
+        _mm256_permutevar8x32_epi32(fours, _mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(static_cast<char*>(to) + i * kPartLanes),
+                     _mm256_castsi256_si128(eight));
+  }
+#else
+  std::int32_t lanes[kLanes];
+  store_int(lanes, a);
+  for (int i = 0; i < kLanes; ++i)
+    static_cast<std::uint8_t*>(to)[i] = static_cast<std::uint8_t>(lanes[i]);
+#endif
+}
+
+REFRAIN_INLINE IntPart widened(const std::uint8_t* from) {
+#if defined(REFRAIN_SIMD_AVX2)
+  return (IntPart)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  typedef std::uint8_t BytePart __attribute__((vector_size(kPartLanes)));
+  BytePart bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(bytes, IntPart);
+#endif
+}
+REFRAIN_INLINE IntPart widened(const std::int8_t* from) {
+#if defined(REFRAIN_SIMD_AVX2)
+  return (IntPart)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  typedef std::int8_t BytePart __attribute__((vector_size(kPartLanes)));
+  BytePart bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(bytes, IntPart);
+#endif
+}
+REFRAIN_INLINE IntPart widened(const std::uint16_t* from) {
+#if defined(REFRAIN_SIMD_AVX2)
+  return (IntPart)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  typedef std::uint16_t HalfPart __attribute__((vector_size(kPartLanes * 2)));
+  HalfPart halves;
+  __builtin_memcpy(&halves, from, sizeof(halves));
+  return __builtin_convertvector(halves, IntPart);
+#endif
+}
+
+// 16 bytes as floats; Byte: std::uint8_t or std::int8_t.
+template <class Byte>
+REFRAIN_INLINE Vec load_bytes(const Byte* from) {
+  return to_float(each_int_part([&](int i) { return widened(from + i * kPartLanes); }));
+}
+
+// sum + the products of four unsigned bytes of `a` with four signed ones of `b`, lane by lane.
+// Exact. SevenBits: no byte of `a` is above 127, which AVX2 makes use of.
+template <bool SevenBits>
+REFRAIN_INLINE IntVec add_byte_products(IntVec sum, IntVec a, IntVec b) {
+#if defined(__AVX512VNNI__)
+  return {(IntPart)_mm512_dpbusd_epi32((__m512i)sum.p[0], (__m512i)a.p[0], (__m512i)b.p[0])};
+#elif defined(REFRAIN_SIMD_AVX2)
+  return each_int_part([&](int i) {
+    const __m256i x = (__m256i)a.p[i], y = (__m256i)b.p[i];
+    if constexpr (SevenBits) {
+      const __m256i pairs = _mm256_maddubs_epi16(x, y);  // at most 2 x 127 x 128: no saturation
+      return sum.p[i] + (IntPart)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    } else {
+      const __m256i even = _mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi16(255)),
+                                             _mm256_srai_epi16(_mm256_slli_epi16(y, 8), 8));
+      const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(y, 8));
+      return sum.p[i] + (IntPart)_mm256_add_epi32(even, odd);
+    }
+  });
+#else
+  return each_int_part([&](int i) {
+    const IntPart x = a.p[i], y = b.p[i];
+    return sum.p[i] + (x & 255) * (y << 24 >> 24) + ((x >> 8) & 255) * (y << 16 >> 24) +
+           ((x >> 16) & 255) * (y << 8 >> 24) + ((x >> 24) & 255) * (y >> 24);
+  });
+#endif
 }
 
 // float16 -> float, exact.
@@ -238,6 +376,11 @@ REFRAIN_INLINE Vec load_half(const std::uint16_t* from) {
     return (Part)((IntPart)value | (special & 0x7F800000) | ((half & 0x8000) << 16));
   });
 #endif
+}
+
+// bfloat16 -> float, exact.
+REFRAIN_INLINE Vec load_bfloat(const std::uint16_t* from) {
+  return value_of(each_int_part([&](int i) { return widened(from + i * kPartLanes) << 16; }));
 }
 
 REFRAIN_INLINE Vec load_value(const std::uint16_t* from) {
@@ -281,21 +424,6 @@ REFRAIN_INLINE void store_half(std::uint16_t* to, Vec v) {
     to[i] = static_cast<std::uint16_t>(sign | half);
   }
 #endif
-}
-
-// 2^x for x <= 0, relative error 1.6e-7; below -126 it stays at 2^-126. NaN stays NaN.
-REFRAIN_INLINE Vec exp2_nonpositive(Vec argument) {
-  const Vec x = max(splat(-126.0F), argument);
-  const Vec magic = splat(kRounder + 127.0F);
-  const Vec shifted = x + magic;  // the low bits are n + 127
-  const Vec r = x - (shifted - magic);
-  Vec y = splat(0.0013264727F);
-  y = multiply_add(y, r, splat(0.009671513F));
-  y = multiply_add(y, r, splat(0.055507336F));
-  y = multiply_add(y, r, splat(0.24022242F));
-  y = multiply_add(y, r, splat(0.693147F));
-  y = multiply_add(y, r, splat(1.0F));
-  return y * value_of(shift_left<23>(bits_of(shifted)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <string>
@@ -38,6 +39,11 @@ std::uint32_t physical_core_count() {
   }
   const auto count = static_cast<std::uint32_t>(cores.size()) + unknown;
   return count > 0 ? count : 1;
+}
+
+std::uint32_t compute_thread_count(std::uint32_t wanted) {
+  constexpr std::uint32_t kMost = 64;  // more do not pay for models that fit a CPU
+  return std::clamp(wanted == 0 ? physical_core_count() : wanted, 1U, kMost);
 }
 
 }  // namespace refrain::model

@@ -3,34 +3,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "base/check.h"
 #include "ggml.h"
 #include "kernels/kv_rows.h"
+#include "model/step_cut.h"
 
 namespace refrain::model {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-// Pieces per thread: enough that a thread that comes late or is slow does not hold up the step.
-constexpr std::uint32_t kRowPiecesPerThread = 4;
-constexpr std::uint32_t kPanelPiecesPerThread = 6;
-// Fewer values than this in a step of row operations are not worth waking others for.
-constexpr std::uint32_t kSmallStepValues = 8192;
-constexpr std::uint32_t kRowsPerPieceMax = 16;  // so that rows stay in the cache between operations
-
-std::byte* aligned(const std::vector<std::byte>& memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  return const_cast<std::byte*>(memory.data()) + (kAlignment - address % kAlignment) % kAlignment;
-}
-
 const float* data_of(Weight weight) {
   return static_cast<const float*>(weight->data);
-}
-
-std::uint32_t pieces_of(std::uint32_t whole, std::uint32_t piece) {
-  return (whole + piece - 1) / piece;
 }
 
 }  // namespace
@@ -38,38 +21,26 @@ std::uint32_t pieces_of(std::uint32_t whole, std::uint32_t piece) {
 CpuInterpreter::CpuInterpreter(const ModelShape& shape, KvArena& arena,
                                const kernels::CpuKernels& kernels, WorkerTeam& team,
                                const PackedWeights& packed)
-    : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed) {
-  const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count, shape.key_dim,
-                                          shape.value_dim, shape.attention_scale};
-  const std::size_t bytes = std::max(kernels::attention_scratch_floats(attention) * sizeof(float),
-                                     kernels::linear_scratch_bytes());
-  scratch_stride_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  scratch_.resize(scratch_stride_ * team.thread_count() + kAlignment);
-}
+    : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed) {}
 
 Result<void> CpuInterpreter::reserve(std::size_t bytes) {
-  if (memory_.size() >= bytes + kAlignment) return {};
-  try {
-    memory_.resize(bytes + kAlignment);
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kUnavailable, "not enough memory for the activations of a batch",
-                 "lower --step-tokens"};
-  }
-  return {};
+  const kernels::AttentionShape attention{shape_.head_count, shape_.kv_head_count, shape_.key_dim,
+                                          shape_.value_dim, shape_.attention_scale};
+  const std::size_t scratch = std::max(kernels::attention_scratch_floats(attention) * sizeof(float),
+                                       kernels::linear_scratch_bytes());
+  if (memory_.reserve(bytes) && scratch_.reserve(scratch, team_.thread_count())) return {};
+  return Error{Code::kUnavailable, "not enough memory for the activations of a batch",
+               "lower --step-tokens"};
 }
 
 float* CpuInterpreter::floats(ValueId id) const {
   const CpuValue& value = program_->value(id);
   if (value.external != nullptr) return value.external;
-  return reinterpret_cast<float*>(aligned(memory_) + value.offset);
+  return reinterpret_cast<float*>(memory_.data() + value.offset);
 }
 
 float* CpuInterpreter::row_of(ValueId id, std::size_t row) const {
   return floats(id) + row * program_->value(id).dim;
-}
-
-std::byte* CpuInterpreter::scratch_of(std::uint32_t thread) const {
-  return aligned(scratch_) + scratch_stride_ * thread;
 }
 
 Result<void> CpuInterpreter::run(CpuProgram& program, const BatchPlan& plan) {
@@ -90,9 +61,7 @@ Result<void> CpuInterpreter::run(CpuProgram& program, const BatchPlan& plan) {
 
 void CpuInterpreter::run_rows(const CpuStep& step) {
   const std::vector<CpuOperation>& operations = program_->operations();
-  std::uint32_t piece = pieces_of(step.rows, kRowPiecesPerThread * team_.thread_count());
-  piece = std::min(piece, kRowsPerPieceMax);
-  if (std::uint64_t{step.rows} * shape_.embedding_dim < kSmallStepValues) piece = step.rows;
+  const std::uint32_t piece = row_piece(step.rows, shape_.embedding_dim, team_.thread_count());
   auto task = [&](std::uint32_t index, std::uint32_t) {
     const std::uint32_t first = index * piece, last = std::min(step.rows, first + piece);
     for (std::uint32_t i = step.first; i < step.last; ++i) {
@@ -178,7 +147,7 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
                               std::uint32_t last) {
   const CpuValue& value = program_->value(operation.result);
   const kernels::QuantizedRows rows =
-      kernels::QuantizedRows::at(aligned(memory_) + value.offset, value.rows, value.dim);
+      kernels::QuantizedRows::at(memory_.data() + value.offset, value.rows, value.dim);
   for (std::uint32_t row = first; row < last; ++row) {
     kernels_.quantize_row(row_of(operation.a, row), value.dim, operation.number, rows, row);
   }
@@ -186,7 +155,7 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
 
 void CpuInterpreter::store_kv(const CpuOperation& operation, std::uint32_t first,
                               std::uint32_t last) {
-  kernels::store_kv_rows(arena_.layout(), arena_.layer(operation.attention.layer),
+  kernels_.store_kv_rows(arena_.layout(), arena_.layer(operation.attention.layer),
                          plan_->slots.data() + first, last - first, row_of(operation.a, first),
                          row_of(operation.b, first));
 }
@@ -197,16 +166,13 @@ void CpuInterpreter::run_products(const CpuStep& step) {
   for (std::uint32_t i = step.first; i < step.last; ++i) {
     panels += packed_.of(operations[i].weight).panel_count();
   }
-  const std::uint32_t piece =
-      team_.thread_count() == 1
-          ? panels
-          : std::max(1U, panels / (kPanelPiecesPerThread * team_.thread_count()));
+  const std::uint32_t piece = panel_piece(panels, team_.thread_count());
   // Panels of all products in a row; a piece may reach over two of them.
   auto task = [&](std::uint32_t index, std::uint32_t thread) {
     std::uint32_t first = index * piece, last = std::min(panels, first + piece);
     for (std::uint32_t i = step.first; i < step.last && last > 0; ++i) {
       const std::uint32_t count = packed_.of(operations[i].weight).panel_count();
-      if (first < count) multiply(operations[i], first, std::min(count, last), scratch_of(thread));
+      if (first < count) multiply(operations[i], first, std::min(count, last), scratch_.of(thread));
       first = first > count ? first - count : 0;
       last = last > count ? last - count : 0;
     }
@@ -220,7 +186,7 @@ void CpuInterpreter::multiply(const CpuOperation& operation, std::uint32_t first
   const CpuValue& in = program_->value(operation.a);
   kernels::LinearInput input;
   if (in.quantized) {
-    input.quantized = kernels::QuantizedRows::at(aligned(memory_) + in.offset, in.rows, in.dim);
+    input.quantized = kernels::QuantizedRows::at(memory_.data() + in.offset, in.rows, in.dim);
   } else {
     input.rows = floats(operation.a);
     input.stride = in.dim;
@@ -252,9 +218,9 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
   call.positions = plan_->positions.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
+  kernels::AttentionKernel* const kernel = kernels_.attention(call.layout.format);
   auto task = [&](std::uint32_t index, std::uint32_t thread) {
-    kernels::run_attention(call, plan_->attention, index,
-                           reinterpret_cast<float*>(scratch_of(thread)));
+    kernel(call, plan_->attention, plan_->attention.tasks[index], scratch_.floats_of(thread));
   };
   team_.run(static_cast<std::uint32_t>(plan_->attention.tasks.size()), task);
 }

@@ -6,11 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "kernels/cpu_kernels.h"
-#include "kernels/paged_attention.h"
 #include "model/batch_plan.h"
 #include "model/cpu_program.h"
 #include "model/kv_arena.h"
@@ -24,12 +23,12 @@ class CpuInterpreter {
   CpuInterpreter(const ModelShape& shape, KvArena& arena, const kernels::CpuKernels& kernels,
                  WorkerTeam& team, const PackedWeights& packed);
 
-  // Takes memory for values. kUnavailable.
+  // Takes memory for values and threads. kUnavailable.
   Result<void> reserve(std::size_t bytes);
   // Arranges and computes the program; `plan` is the batch it was recorded for. kUnavailable.
   Result<void> run(CpuProgram& program, const BatchPlan& plan);
 
-  std::uint64_t bytes() const { return memory_.capacity() + scratch_.capacity(); }
+  std::uint64_t bytes() const { return memory_.bytes() + scratch_.bytes(); }
 
  private:
   void run_rows(const CpuStep& step);
@@ -46,16 +45,14 @@ class CpuInterpreter {
 
   float* floats(ValueId id) const;
   float* row_of(ValueId id, std::size_t row) const;
-  std::byte* scratch_of(std::uint32_t thread) const;
 
   const ModelShape& shape_;
   KvArena& arena_;
   const kernels::CpuKernels& kernels_;
   WorkerTeam& team_;
   const PackedWeights& packed_;
-  std::vector<std::byte> memory_;   // values
-  std::vector<std::byte> scratch_;  // one piece per thread
-  std::size_t scratch_stride_ = 0;
+  AlignedBuffer memory_;  // values
+  ThreadScratch scratch_;
 
   // The run at hand.
   const CpuProgram* program_ = nullptr;

@@ -8,50 +8,22 @@
 #include "base/rng.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "model/weight_types.h"
 
 namespace refrain::model {
 namespace {
 
 constexpr std::uint32_t kRandomRows = 64;
 
-ggml_type ggml_type_of(kernels::WeightType type) {
-  using enum kernels::WeightType;
-  switch (type) {
-    case kF32:
-      return GGML_TYPE_F32;
-    case kF16:
-      return GGML_TYPE_F16;
-    case kBF16:
-      return GGML_TYPE_BF16;
-    case kQ4_0:
-      return GGML_TYPE_Q4_0;
-    case kQ4_1:
-      return GGML_TYPE_Q4_1;
-    case kQ5_0:
-      return GGML_TYPE_Q5_0;
-    case kQ5_1:
-      return GGML_TYPE_Q5_1;
-    case kQ8_0:
-      return GGML_TYPE_Q8_0;
-    case kQ4_K:
-      return GGML_TYPE_Q4_K;
-    case kQ5_K:
-      return GGML_TYPE_Q5_K;
-    case kQ6_K:
-      return GGML_TYPE_Q6_K;
-  }
-  CHECK(false, "a weight type that ggml does not have");
+ggml_type type_of(kernels::WeightType type) {
+  return static_cast<ggml_type>(ggml_type_of(type));
 }
 
 }  // namespace
 
-std::string_view type_name(kernels::WeightType type) {
-  return ggml_type_name(ggml_type_of(type));
-}
-
 std::vector<std::byte> random_file_matrix(kernels::WeightType type, std::uint32_t rows,
                                           std::uint32_t columns) {
-  const ggml_type theirs = ggml_type_of(type);
+  const ggml_type theirs = type_of(type);
   const std::size_t row_bytes = ggml_row_size(theirs, columns);
   const std::uint32_t made = std::min(rows, kRandomRows);
   Rng rng(1);
@@ -100,7 +72,7 @@ Result<void> GgmlProduct::record(const FileMatrices& matrices, std::uint32_t cou
   input->data = const_cast<float*>(x);  // only read
   for (std::uint32_t i = 0; i < count; ++i) {
     ggml_tensor* matrix =
-        ggml_new_tensor_2d(context_, ggml_type_of(matrices.type), matrices.columns, matrices.rows);
+        ggml_new_tensor_2d(context_, type_of(matrices.type), matrices.columns, matrices.rows);
     CHECK(ggml_nbytes(matrix) <= matrices.stride, "matrices overlap");
     matrix->data = matrices.first + matrices.stride * i;
     ggml_tensor* product = ggml_mul_mat(context_, matrix, input);

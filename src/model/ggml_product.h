@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,8 +26,6 @@ struct FileMatrices {
   std::size_t stride = 0;
 };
 
-// "f32", "q4_K": as ggml writes it.
-std::string_view type_name(kernels::WeightType type);
 // One matrix as in a file; 64 random rows that repeat, since speed does not depend on values.
 std::vector<std::byte> random_file_matrix(kernels::WeightType type, std::uint32_t rows,
                                           std::uint32_t columns);

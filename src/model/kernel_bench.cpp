@@ -1,21 +1,23 @@
 // Measurements of the CPU kernels. See kernel_bench.h.
 #include "model/kernel_bench.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "base/statistics.h"
 #include "base/str.h"
+#include "model/step_cut.h"
+#include "model/weight_types.h"
 
 namespace refrain::model {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kSmallestRead = std::size_t{256} << 20U;
 constexpr std::size_t kSmallestCache = std::size_t{32} << 20U;  // if the system does not say
 constexpr std::uint32_t kCopiesMax = 4096;
@@ -23,17 +25,8 @@ constexpr int kPeakRounds = 12;
 constexpr Tick kPeakTicks = 5 * kMillisecond;    // of one of them, at least
 constexpr Tick kPassTicks = 400 * kMillisecond;  // copies are all read if that takes less
 constexpr Tick kShortTicks = 20 * kMillisecond;  // of one repetition, at least
-// As CpuInterpreter cuts its steps.
-constexpr std::uint32_t kPanelPiecesPerThread = 6;
-constexpr std::uint32_t kRowPiecesPerThread = 4;
-constexpr std::uint32_t kRowsPerPieceMax = 16;
-constexpr std::uint32_t kSmallStepValues = 8192;
 // Above what uniform values reach (1.73): no group is marked.
 constexpr float kMarkRatio = 4.0F;
-
-std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // A buffer that no cache holds, within an eighth of the machine's memory.
 std::size_t uncached_bytes() {
@@ -41,12 +34,6 @@ std::size_t uncached_bytes() {
   const auto memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return std::max(kSmallestRead, std::min(4 * std::max(cache, kSmallestCache), memory / 8));
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 std::vector<float> random_values(std::size_t count) {
@@ -67,11 +54,12 @@ double relative_difference(const std::vector<float>& ours, const std::vector<flo
   return std::sqrt(difference / size);
 }
 
-// Rows of a step per task.
-std::uint32_t row_piece(std::uint32_t rows, std::uint32_t dim, std::uint32_t thread_count) {
-  if (std::uint64_t{rows} * dim < kSmallStepValues) return rows;
-  const std::uint32_t pieces = kRowPiecesPerThread * thread_count;
-  return std::min((rows + pieces - 1) / pieces, kRowsPerPieceMax);
+// Pages stay, so that no measurement pays for getting them.
+Result<void> grow(PageMemory& memory, std::size_t bytes) {
+  if (bytes <= memory.bytes()) return {};
+  memory = PageMemory();
+  ASSIGN_OR_RETURN(memory, PageMemory::map(bytes, "the matrices", "choose smaller --shapes"));
+  return {};
 }
 
 // Calls function(row) for each row, on the team's threads.
@@ -82,54 +70,23 @@ void for_rows(WorkerTeam& team, std::uint32_t rows, std::uint32_t dim, const Fun
     const std::uint32_t last = std::min(rows, (index + 1) * piece);
     for (std::uint32_t row = index * piece; row < last; ++row) function(row);
   };
-  team.run((rows + piece - 1) / piece, task);
+  team.run(pieces_of(rows, piece), task);
 }
 
 }  // namespace
 
-// Pages that stay, so that no measurement pays for getting them.
-class KernelBench::Memory {
- public:
-  ~Memory() { release(); }
-
-  Result<std::byte*> reserve(std::size_t bytes) {
-    if (bytes <= bytes_) return data_;
-    release();
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      return Error{Code::kUnavailable, "not enough memory for the matrices",
-                   "choose smaller --shapes"};
-    }
-    madvise(memory, bytes, MADV_HUGEPAGE);  // as packed weights have; only advice
-    data_ = static_cast<std::byte*>(memory);
-    bytes_ = bytes;
-    return data_;
-  }
-
- private:
-  void release() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-    data_ = nullptr;
-    bytes_ = 0;
-  }
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
 // Our product with copies of a matrix, cut into tasks as the executor does.
 class KernelBench::OwnProduct {
  public:
-  OwnProduct(const kernels::CpuKernels& kernels, WorkerTeam& team,
-             const kernels::PackedMatrix& matrix, const std::vector<float>& x, std::uint32_t rows)
-      : kernels_(kernels), team_(team), matrix_(matrix), x_(x), rows_(rows) {
-    scratch_stride_ = rounded_up(kernels::linear_scratch_bytes());
-    scratch_.resize(scratch_stride_ * team.thread_count() + kAlignment);
+  OwnProduct(const kernels::CpuKernels& kernels, WorkerTeam& team, const ThreadScratch& scratch,
+             const AlignedBuffer& quantized, const kernels::PackedMatrix& matrix,
+             const std::vector<float>& x, std::uint32_t rows)
+      : kernels_(kernels), team_(team), scratch_(scratch), matrix_(matrix), x_(x), rows_(rows) {
     output_.resize(std::size_t{rows} * matrix.rows);
     input_.rows = x.data();
     input_.stride = matrix.columns;
     if (!kernels::is_quantized(matrix.type)) return;
-    quantized_.resize(kernels::QuantizedRows::bytes(rows, matrix.columns) + kAlignment);
-    input_.quantized = kernels::QuantizedRows::at(aligned(quantized_), rows, matrix.columns);
+    input_.quantized = kernels::QuantizedRows::at(quantized.data(), rows, matrix.columns);
   }
 
   void multiply(std::size_t copy) {
@@ -140,43 +97,34 @@ class KernelBench::OwnProduct {
       });
     }
     kernels::PackedMatrix matrix = matrix_;
-    matrix.data += rounded_up(matrix.bytes()) * copy;
-    const std::uint32_t panels = matrix.panel_count(), threads = team_.thread_count();
-    const std::uint32_t piece =
-        threads == 1 ? panels : std::max(1U, panels / (kPanelPiecesPerThread * threads));
+    matrix.data += AlignedBuffer::rounded_up(matrix.bytes()) * copy;
+    const std::uint32_t panels = matrix.panel_count();
+    const std::uint32_t piece = panel_piece(panels, team_.thread_count());
     auto task = [&](std::uint32_t index, std::uint32_t thread) {
       const std::uint32_t first = index * piece, last = std::min(panels, first + piece);
       kernels_.linear(matrix, input_, {0, rows_, first, last}, output_.data(), matrix.rows,
-                      aligned(scratch_) + scratch_stride_ * thread);
+                      scratch_.of(thread));
     };
-    team_.run((panels + piece - 1) / piece, task);
+    team_.run(pieces_of(panels, piece), task);
   }
 
   const std::vector<float>& output() const { return output_; }
 
  private:
-  static std::byte* aligned(std::vector<std::byte>& memory) {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-    return memory.data() + (kAlignment - address % kAlignment) % kAlignment;
-  }
-
   const kernels::CpuKernels& kernels_;
   WorkerTeam& team_;
+  const ThreadScratch& scratch_;
   const kernels::PackedMatrix matrix_;  // the first copy
   const std::vector<float>& x_;
   const std::uint32_t rows_;
   kernels::LinearInput input_;
-  std::size_t scratch_stride_ = 0;
-  std::vector<std::byte> scratch_, quantized_;
   std::vector<float> output_;
 };
 
 KernelBench::KernelBench(const KernelBenchOptions& options)
     : options_(options),
       kernels_(kernels::cpu_kernels(options.set)),
-      uncached_bytes_(uncached_bytes()),
-      packed_(std::make_unique<Memory>()),
-      file_(std::make_unique<Memory>()) {}
+      uncached_bytes_(uncached_bytes()) {}
 KernelBench::~KernelBench() = default;
 
 Result<std::unique_ptr<KernelBench>> KernelBench::create(const KernelBenchOptions& options) {
@@ -184,7 +132,10 @@ Result<std::unique_ptr<KernelBench>> KernelBench::create(const KernelBenchOption
   std::unique_ptr<KernelBench> made(new KernelBench(options));
   ASSIGN_OR_RETURN(made->team_, WorkerTeam::create(options.thread_count));
   ASSIGN_OR_RETURN(made->ggml_, GgmlProduct::create(options.thread_count));
-  made->measure_peaks();
+  if (!made->scratch_.reserve(kernels::linear_scratch_bytes(), options.thread_count)) {
+    return Error{Code::kUnavailable, "not enough memory for the threads"};
+  }
+  RETURN_IF_ERROR(made->measure_peaks());
   return made;
 }
 
@@ -218,11 +169,15 @@ double KernelBench::peak(double (*work)(std::uint32_t rounds, float* sink)) {
   return best;
 }
 
-void KernelBench::measure_peaks() {
+Result<void> KernelBench::measure_peaks() {
   peaks_.int8_gop_per_s = peak(kernels_.int8_peak);
   peaks_.float_gop_per_s = peak(kernels_.float_peak);
-  peaks_.read_gb_per_s =
-      kernels::measure_read(uncached_bytes_, options_.thread_count, run_threads(), clock_).gb_per_s;
+  RETURN_IF_ERROR(grow(packed_, uncached_bytes_));
+  const std::span<std::uint64_t> words(reinterpret_cast<std::uint64_t*>(packed_.data()),
+                                       uncached_bytes_ / sizeof(std::uint64_t));
+  std::fill(words.begin(), words.end(), 1);  // or all pages would be one page of zeros
+  peaks_.read_gb_per_s = kernels::measure_read(words, options_.thread_count, run_threads(), clock_);
+  return {};
 }
 
 void KernelBench::rate(KernelFigure& figure, double operations, double peak_gop_per_s,
@@ -259,11 +214,15 @@ Result<KernelFigure> KernelBench::product(const ProductBench& bench) {
   const std::vector<std::byte> matrix =
       random_file_matrix(bench.type, bench.outputs, bench.columns);
   kernels::PackedMatrix packed{bench.type, bench.outputs, bench.columns, nullptr};
-  const std::size_t packed_stride = rounded_up(packed.bytes());
-  const std::size_t file_stride = rounded_up(matrix.size());
+  const std::size_t packed_stride = AlignedBuffer::rounded_up(packed.bytes());
+  const std::size_t file_stride = AlignedBuffer::rounded_up(matrix.size());
   const std::uint32_t copies = copies_of(packed_stride);
-  ASSIGN_OR_RETURN(std::byte * own, packed_->reserve(packed_stride * copies));
-  ASSIGN_OR_RETURN(std::byte * file, file_->reserve(file_stride * copies));
+  RETURN_IF_ERROR(grow(packed_, packed_stride * copies));
+  RETURN_IF_ERROR(grow(file_, file_stride * copies));
+  if (!quantized_.reserve(kernels::QuantizedRows::bytes(bench.rows, bench.columns))) {
+    return Error{Code::kUnavailable, "not enough memory for the rows", "choose fewer --rows"};
+  }
+  std::byte *own = packed_.data(), *file = file_.data();
   pack_panels(packed, matrix.data(), 0, packed.panel_count(), own);
   packed.data = own;
   for (std::size_t copy = 0; copy < copies; ++copy) {
@@ -271,7 +230,7 @@ Result<KernelFigure> KernelBench::product(const ProductBench& bench) {
     std::memcpy(file + file_stride * copy, matrix.data(), matrix.size());
   }
   const std::vector<float> x = random_values(std::size_t{bench.columns} * bench.rows);
-  OwnProduct product(kernels_, *team_, packed, x, bench.rows);
+  OwnProduct product(kernels_, *team_, scratch_, quantized_, packed, x, bench.rows);
   Tick begin = clock_.now();
   product.multiply(0);
   const Tick one = std::max<Tick>(1, clock_.now() - begin);
@@ -306,7 +265,7 @@ Result<KernelFigure> KernelBench::product(const ProductBench& bench) {
 KernelFigure KernelBench::attention(const std::string& label, const kernels::AttentionShape& shape,
                                     kernels::KvFormat format, std::uint32_t depth,
                                     std::uint32_t rows) {
-  kernels::AttentionBench bench{label, shape, format, depth, rows};
+  kernels::AttentionBench bench{shape, format, depth, rows};
   bench.rounds = options_.repetitions;
   bench.set = options_.set;
   if (rows == 1) {
@@ -335,10 +294,8 @@ KernelFigure KernelBench::row_operation(RowOperation operation, std::uint32_t di
   const std::vector<float> a = random_values(std::size_t{dim} * rows);
   const std::vector<float> b = random_values(a.size());
   std::vector<float> y(a.size());
-  std::vector<std::byte> memory(kernels::QuantizedRows::bytes(rows, dim) + kAlignment);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  const kernels::QuantizedRows quantized = kernels::QuantizedRows::at(
-      memory.data() + (kAlignment - address % kAlignment) % kAlignment, rows, dim);
+  CHECK(quantized_.reserve(kernels::QuantizedRows::bytes(rows, dim)), "no memory for the rows");
+  const kernels::QuantizedRows quantized = kernels::QuantizedRows::at(quantized_.data(), rows, dim);
   KernelFigure figure{.type = "f32", .shape = str_cat(dim), .rows = rows};
   double bytes_per_value = 0.0;  // read and written
   const auto run = [&] {

@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/clock.h"
+#include "base/page_memory.h"
 #include "base/result.h"
 #include "kernels/attention_bench.h"
 #include "kernels/cpu_kernels.h"
@@ -75,11 +77,10 @@ class KernelBench {
   KernelFigure row_operation(RowOperation operation, std::uint32_t dim, std::uint32_t rows);
 
  private:
-  class Memory;
   class OwnProduct;
 
   explicit KernelBench(const KernelBenchOptions& options);
-  void measure_peaks();
+  Result<void> measure_peaks();
   double peak(double (*work)(std::uint32_t rounds, float* sink));
   std::uint32_t copies_of(std::size_t bytes) const;
   std::uint32_t products_of(const ProductBench& bench, const kernels::PackedMatrix& matrix,
@@ -96,7 +97,9 @@ class KernelBench {
   MachinePeaks peaks_;
   std::unique_ptr<WorkerTeam> team_;
   std::unique_ptr<GgmlProduct> ggml_;
-  std::unique_ptr<Memory> packed_, file_;  // copies of a matrix, in our form and in the file's
+  PageMemory packed_, file_;  // copies of a matrix, in our form and in the file's
+  AlignedBuffer quantized_;
+  ThreadScratch scratch_;
 };
 
 }  // namespace refrain::model

@@ -2,8 +2,6 @@
 // budget is paid only as it is used. Engine thread.
 #include "model/kv_arena.h"
 
-#include <sys/mman.h>
-
 #include "base/check.h"
 #include "kernels/kv_rows.h"
 
@@ -24,9 +22,7 @@ std::uint64_t kv_bytes_per_token(const ModelShape& shape, KvFormat format) {
          shape.layer_count;
 }
 
-KvArena::~KvArena() {
-  if (memory_ != nullptr) munmap(memory_, bytes_);
-}
+KvArena::~KvArena() = default;
 
 Result<std::unique_ptr<KvArena>> KvArena::create(const ModelShape& shape, KvFormat format,
                                                  std::uint32_t block_size,
@@ -42,17 +38,9 @@ Result<std::unique_ptr<KvArena>> KvArena::create(const ModelShape& shape, KvForm
       layout_of(shape, format, std::size_t{block_size} / kernels::kTileTokens * block_count);
   made->layer_stride_ =
       (made->layout_.layer_bytes + kLayerAlignment - 1) / kLayerAlignment * kLayerAlignment;
-  made->bytes_ = made->layer_stride_ * shape.layer_count;
-
-  void* memory =
-      mmap(nullptr, made->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return Error{Code::kUnavailable,
-                 "cannot get " + std::to_string(made->bytes_) + " bytes for the KV cache",
-                 "lower the KV budget or the maximum context"};
-  }
-  made->memory_ = memory;
-  madvise(memory, made->bytes_, MADV_HUGEPAGE);  // fewer TLB misses; a hint only
+  ASSIGN_OR_RETURN(made->memory_,
+                   PageMemory::map(made->layer_stride_ * shape.layer_count, "the KV cache",
+                                   "lower the KV budget or the maximum context"));
   return made;
 }
 
@@ -71,7 +59,7 @@ void KvArena::read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot
   CHECK(layer < layer_count_ && head < layout_.kv_head_count &&
             slot < std::size_t{block_size_} * block_count_,
         "row outside the arena");
-  const auto* at = static_cast<const std::byte*>(memory_) + layer * layer_stride_;
+  const auto* at = memory_.data() + layer * layer_stride_;
   kernels::load_kv_row(layout_, at, head, slot, key, value);
 }
 
@@ -85,13 +73,13 @@ std::uint32_t KvArena::block_count() const {
   return block_count_;
 }
 std::uint64_t KvArena::bytes() const {
-  return bytes_;
+  return memory_.bytes();
 }
 const kernels::KvLayout& KvArena::layout() const {
   return layout_;
 }
 std::byte* KvArena::layer(std::uint32_t index) {
-  return static_cast<std::byte*>(memory_) + index * layer_stride_;
+  return memory_.data() + index * layer_stride_;
 }
 
 }  // namespace refrain::model

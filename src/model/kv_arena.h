@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/ids.h"
+#include "base/page_memory.h"
 #include "base/result.h"
 #include "kernels/kv_layout.h"
 #include "kv/ledger.h"
@@ -27,7 +28,8 @@ class KvArena {
  public:
   // kUnavailable if the memory cannot be had. Memory is zeroed lazily by the system.
   static Result<std::unique_ptr<KvArena>> create(const ModelShape& shape, KvFormat format,
-                                                 std::uint32_t block_size, std::uint32_t block_count);
+                                                 std::uint32_t block_size,
+                                                 std::uint32_t block_count);
   KvArena(const KvArena&) = delete;
   KvArena& operator=(const KvArena&) = delete;
   ~KvArena();
@@ -52,8 +54,7 @@ class KvArena {
  private:
   KvArena() = default;
 
-  void* memory_ = nullptr;  // one anonymous mapping
-  std::size_t bytes_ = 0;
+  PageMemory memory_;
   kernels::KvLayout layout_;
   std::size_t layer_stride_ = 0;  // bytes
   std::uint32_t layer_count_ = 0;

@@ -5,7 +5,9 @@
 
 #include "base/check.h"
 #include "ggml.h"
+#include "model/core_count.h"
 #include "model/cpu_interpreter.h"
+#include "model/weights.h"
 
 namespace refrain::model {
 namespace {
@@ -31,16 +33,33 @@ const float* floats_of(Weight weight) {
 
 }  // namespace
 
-CpuOperators::CpuOperators(const ModelShape& shape, const Weights& weights, KvArena& arena,
-                           const kernels::CpuKernels& kernels, WorkerTeam& team,
-                           const PackedWeights& packed)
-    : shape_(shape),
-      packed_(packed),
-      frequencies_{
-          RotaryFrequencies(shape.rope, shape.rope.base, true, floats_of(weights.rope_factors())),
-          RotaryFrequencies(shape.rope, shape.rope.base_local, false, nullptr)},
-      interpreter_(std::make_unique<CpuInterpreter>(shape, arena, kernels, team, packed)) {}
+CpuOperators::CpuOperators(const Model& model, KvArena& arena, kernels::InstructionSet set,
+                           std::unique_ptr<WorkerTeam> team, std::unique_ptr<PackedWeights> packed)
+    : shape_(model.shape()),
+      format_(arena.format()),
+      set_(set),
+      team_(std::move(team)),
+      packed_(std::move(packed)),
+      frequencies_{RotaryFrequencies(shape_.rope, shape_.rope.base, true,
+                                     floats_of(model.weights().rope_factors())),
+                   RotaryFrequencies(shape_.rope, shape_.rope.base_local, false, nullptr)},
+      interpreter_(std::make_unique<CpuInterpreter>(shape_, arena, kernels::cpu_kernels(set),
+                                                    *team_, *packed_)) {}
 CpuOperators::~CpuOperators() = default;
+
+Result<std::unique_ptr<CpuOperators>> CpuOperators::create(const Model& model, KvArena& arena,
+                                                           const ExecutorOptions& options) {
+  const kernels::InstructionSet set =
+      options.instruction_set.value_or(kernels::best_instruction_set());
+  ASSIGN_OR_RETURN(auto team, WorkerTeam::create(compute_thread_count(options.thread_count)));
+  ASSIGN_OR_RETURN(auto packed, PackedWeights::pack(model.weights(), *team, options.on_progress));
+  return std::unique_ptr<CpuOperators>(
+      new CpuOperators(model, arena, set, std::move(team), std::move(packed)));
+}
+
+std::string CpuOperators::numerics() const {
+  return "cpu/2; " + kernels::attention_numerics(format_, set_);
+}
 
 void CpuOperators::begin(const BatchPlan& plan) {
   plan_ = &plan;
@@ -85,7 +104,7 @@ Operators::Node CpuOperators::rms_norm(Node x, Weight weight, std::uint32_t dim,
 
 // A quantized matrix multiplies quantized rows; all matrices share one quantized form of a value.
 ValueId CpuOperators::input_of(ValueId x, Weight matrix) {
-  if (!is_quantized(packed_.of(matrix).type)) return x;
+  if (!is_quantized(packed_->of(matrix).type)) return x;
   const CpuValue in = program_.value(x);
   if (in.quantized_form != kNoValue) return in.quantized_form;
   const ValueId made =

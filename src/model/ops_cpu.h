@@ -1,8 +1,6 @@
-// CpuOperators: Operators on our own kernels (kernels/). Records the operations of a batch as a
-// CpuProgram and runs it on a WorkerTeam. Engine thread; tasks run on the team's threads and touch
-// only their own rows or panels of a step.
-//
-//   begin(plan) -> operators record -> run(output)     once per batch, memory reused
+// CpuOperators: BatchOperators on our own kernels (kernels/). Records the operations of a batch as
+// a CpuProgram and runs it on a WorkerTeam. Engine thread; tasks run on the team's threads and
+// touch only their own rows or panels of a step.
 #pragma once
 
 #include <array>
@@ -12,11 +10,10 @@
 
 #include "base/result.h"
 #include "kernels/cpu_kernels.h"
-#include "model/batch.h"
-#include "model/batch_plan.h"
+#include "model/batch_operators.h"
 #include "model/cpu_program.h"
+#include "model/executor.h"
 #include "model/kv_arena.h"
-#include "model/ops.h"
 #include "model/packed_weights.h"
 #include "model/rotary.h"
 #include "model/worker_team.h"
@@ -25,20 +22,19 @@ namespace refrain::model {
 
 class CpuInterpreter;  // runs a program
 
-class CpuOperators final : public Operators {
+class CpuOperators final : public BatchOperators {
  public:
-  CpuOperators(const ModelShape& shape, const Weights& weights, KvArena& arena,
-               const kernels::CpuKernels& kernels, WorkerTeam& team, const PackedWeights& packed);
+  // Packs the model's weights. kUnavailable without memory or threads.
+  static Result<std::unique_ptr<CpuOperators>> create(const Model& model, KvArena& arena,
+                                                      const ExecutorOptions& options);
   ~CpuOperators() override;
 
-  // Starts recording; `plan` stays valid and unchanged until run() has returned.
-  void begin(const BatchPlan& plan);
-  // Takes memory for what is recorded, without computing it. kUnavailable.
-  Result<void> reserve();
-  // Computes what is recorded and fills the output. kUnavailable without memory.
-  Result<void> run(BatchOutput& output);
-
-  std::uint64_t scratch_bytes() const;
+  void begin(const BatchPlan& plan) override;
+  Result<void> reserve() override;
+  Result<void> run(BatchOutput& output) override;
+  std::uint32_t thread_count() const override { return team_->thread_count(); }
+  std::uint64_t scratch_bytes() const override;
+  std::string numerics() const override;
 
   Node embed(Weight table) override;
   Node scale(Node x, float factor) override;
@@ -55,13 +51,18 @@ class CpuOperators final : public Operators {
   void output(Node hidden, Weight matrix, float soft_cap) override;
 
  private:
+  CpuOperators(const Model& model, KvArena& arena, kernels::InstructionSet set,
+               std::unique_ptr<WorkerTeam> team, std::unique_ptr<PackedWeights> packed);
   std::uint32_t batch_rows() const;
   ValueId record(CpuOperation operation, std::uint32_t rows, std::uint32_t dim);
   ValueId input_of(ValueId x, Weight matrix);
   ValueId gather(ValueId x, const std::int32_t* rows, std::size_t count);
 
   const ModelShape& shape_;
-  const PackedWeights& packed_;
+  const KvFormat format_;
+  const kernels::InstructionSet set_;
+  const std::unique_ptr<WorkerTeam> team_;
+  const std::unique_ptr<PackedWeights> packed_;
   const std::array<RotaryFrequencies, 2> frequencies_;  // of global and of local layers
   std::unique_ptr<CpuInterpreter> interpreter_;
 

@@ -10,7 +10,6 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
-#include "kernels/kv_rows.h"
 #include "model/ggml_graph.h"
 
 namespace refrain::model {
@@ -20,7 +19,6 @@ constexpr std::size_t kNodesPerLayer = 96;      // recorded tensors, views inclu
 constexpr std::size_t kNodesBesideLayers = 64;  // inputs, embedding, output
 // Rows that go through the output matrix together: bounds the memory that logits take.
 constexpr std::size_t kLogitRowsMax = 32;
-constexpr std::size_t kScratchAlignment = 16;  // floats: 64 bytes
 
 ggml_tensor* tensor_of(Operators::Node node) {
   DCHECK(node.handle != nullptr, "operator on a null node");
@@ -59,7 +57,10 @@ struct GgmlOperators::AttentionNode {
 };
 
 GgmlOperators::GgmlOperators(const ModelShape& shape, KvArena& arena, std::uint32_t thread_count)
-    : shape_(shape), arena_(arena), thread_count_(thread_count) {}
+    : shape_(shape),
+      arena_(arena),
+      kernels_(kernels::cpu_kernels(kernels::best_instruction_set())),
+      thread_count_(thread_count) {}
 GgmlOperators::~GgmlOperators() = default;
 
 Result<std::unique_ptr<GgmlOperators>> GgmlOperators::create(const ModelShape& shape,
@@ -73,11 +74,10 @@ Result<std::unique_ptr<GgmlOperators>> GgmlOperators::create(const ModelShape& s
   made->attention_nodes_ = std::make_unique<AttentionNode[]>(shape.layer_count);
   const kernels::AttentionShape attention{shape.head_count, shape.kv_head_count, shape.key_dim,
                                           shape.value_dim, shape.attention_scale};
-  made->attention_scratch_stride_ =
-      (kernels::attention_scratch_floats(attention) + kScratchAlignment - 1) / kScratchAlignment *
-      kScratchAlignment;
-  made->attention_scratch_.resize(made->attention_scratch_stride_ * thread_count +
-                                  kScratchAlignment);
+  if (!made->attention_scratch_.reserve(
+          kernels::attention_scratch_floats(attention) * sizeof(float), thread_count)) {
+    return Error{Code::kUnavailable, "not enough memory for attention"};
+  }
   return made;
 }
 
@@ -165,9 +165,10 @@ void GgmlOperators::compute_store(ggml_tensor* result, int thread, int thread_co
   const std::size_t end = slots.size() * (index + 1) / count;
   const std::size_t key_row = std::size_t{layout.kv_head_count} * layout.key_dim;
   const std::size_t value_row = std::size_t{layout.kv_head_count} * layout.value_dim;
-  kernels::store_kv_rows(layout, node.kv, slots.data() + first, end - first,
-                         static_cast<const float*>(result->src[0]->data) + first * key_row,
-                         static_cast<const float*>(result->src[1]->data) + first * value_row);
+  node.owner->kernels_.store_kv_rows(
+      layout, node.kv, slots.data() + first, end - first,
+      static_cast<const float*>(result->src[0]->data) + first * key_row,
+      static_cast<const float*>(result->src[1]->data) + first * value_row);
 }
 
 Operators::Node GgmlOperators::attend(Node query, const AttentionSettings& settings) {
@@ -196,14 +197,12 @@ void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thr
   call.positions = plan.positions.data();
   call.sequences = plan.sequences.data();
   call.block_size = self.arena_.block_size();
-  const auto base = reinterpret_cast<std::uintptr_t>(self.attention_scratch_.data());
-  const std::uintptr_t aligned = (base + 63) / 64 * 64;
-  float* scratch = reinterpret_cast<float*>(aligned) +
-                   self.attention_scratch_stride_ * static_cast<std::size_t>(thread);
+  float* scratch = self.attention_scratch_.floats_of(static_cast<std::size_t>(thread));
+  kernels::AttentionKernel* const kernel = self.kernels_.attention(call.layout.format);
   while (true) {
     const std::uint32_t task = node.next_task.fetch_add(1, std::memory_order_relaxed);
     if (task >= plan.attention.tasks.size()) return;
-    kernels::run_attention(call, plan.attention, task, scratch);
+    kernel(call, plan.attention, plan.attention.tasks[task], scratch);
   }
 }
 
@@ -294,8 +293,12 @@ Result<void> GgmlOperators::compute_logits(BatchOutput& output) {
 }
 
 std::uint64_t GgmlOperators::scratch_bytes() const {
-  return layers_graph_->bytes() + logits_graph_->bytes() +
-         attention_scratch_.size() * sizeof(float);
+  return layers_graph_->bytes() + logits_graph_->bytes() + attention_scratch_.bytes();
+}
+
+std::string GgmlOperators::numerics() const {
+  return "ggml-cpu-ref/2 " + ggml_instruction_set() + "; " +
+         kernels::attention_numerics(arena_.format(), kernels::best_instruction_set());
 }
 
 }  // namespace refrain::model

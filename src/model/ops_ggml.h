@@ -1,9 +1,7 @@
-// GgmlOperators: Operators on plain ggml operators. Records one ggml graph for a batch and computes
-// it on ggml's CPU back end in reference mode: no repacked weights, no fusion, and every product
-// is one dot product per output, so that a row's result does not depend on its neighbours.
+// GgmlOperators: BatchOperators on plain ggml operators. Records one ggml graph for a batch and
+// computes it on ggml's CPU back end in reference mode: no repacked weights, no fusion, and every
+// product is one dot product per output, so that a row's result does not depend on its neighbours.
 // Attention is our own kernel (kernels/paged_attention.h) as a node of the graph. Engine thread.
-//
-//   begin(plan) -> operators record -> run(output)     once per batch, memory reused
 #pragma once
 
 #include <atomic>
@@ -11,10 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/result.h"
-#include "model/batch_plan.h"
+#include "kernels/cpu_kernels.h"
+#include "model/batch_operators.h"
 #include "model/kv_arena.h"
-#include "model/ops.h"
 
 struct ggml_cgraph;
 struct ggml_context;
@@ -24,22 +23,19 @@ namespace refrain::model {
 class GgmlBackend;  // back end and its threads
 class GgmlGraph;    // a recorded graph and the memory of its values
 
-class GgmlOperators final : public Operators {
+class GgmlOperators final : public BatchOperators {
  public:
   // kUnavailable without memory or threads.
   static Result<std::unique_ptr<GgmlOperators>> create(const ModelShape& shape, KvArena& arena,
                                                        std::uint32_t thread_count);
   ~GgmlOperators() override;
 
-  // Starts recording; `plan` stays valid and unchanged until run() has returned.
-  void begin(const BatchPlan& plan);
-  // Takes memory for the graph as recorded, without computing it. kUnavailable.
-  Result<void> reserve();
-  // Computes the graph and fills the output. kInternal if the back end fails.
-  Result<void> run(BatchOutput& output);
-
-  std::uint64_t scratch_bytes() const;
-  std::uint32_t thread_count() const { return thread_count_; }
+  void begin(const BatchPlan& plan) override;
+  Result<void> reserve() override;
+  Result<void> run(BatchOutput& output) override;
+  std::uint32_t thread_count() const override { return thread_count_; }
+  std::uint64_t scratch_bytes() const override;
+  std::string numerics() const override;
 
   Node embed(Weight table) override;
   Node scale(Node x, float factor) override;
@@ -67,13 +63,13 @@ class GgmlOperators final : public Operators {
 
   const ModelShape& shape_;
   KvArena& arena_;
+  const kernels::CpuKernels& kernels_;  // of attention
   const std::uint32_t thread_count_;
   std::unique_ptr<GgmlBackend> backend_;
   std::unique_ptr<GgmlGraph> layers_graph_;
   std::unique_ptr<GgmlGraph> logits_graph_;  // a few rows at a time: vocabularies are large
   std::unique_ptr<AttentionNode[]> attention_nodes_;  // one per layer
-  std::vector<float> attention_scratch_;              // one piece per thread
-  std::size_t attention_scratch_stride_ = 0;          // floats
+  ThreadScratch attention_scratch_;
 
   // The graph being recorded.
   const BatchPlan* plan_ = nullptr;

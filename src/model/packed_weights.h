@@ -10,6 +10,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/page_memory.h"
 #include "base/result.h"
 #include "kernels/packed_matrix.h"
 #include "model/ops.h"
@@ -24,16 +25,14 @@ class PackedWeights {
   // kUnavailable without memory. `on_progress` (may be empty) gets the share done, 0..1.
   static Result<std::unique_ptr<PackedWeights>> pack(
       const Weights& weights, WorkerTeam& team, const std::function<void(double)>& on_progress);
-  ~PackedWeights();
 
   // The packed form of a matrix of the model.
   const kernels::PackedMatrix& of(Weight matrix) const;
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return memory_.bytes(); }
 
  private:
   PackedWeights() = default;
-  std::byte* memory_ = nullptr;  // mapped
-  std::size_t bytes_ = 0;
+  PageMemory memory_;
   std::unordered_map<Weight, kernels::PackedMatrix> matrices_;
 };
 

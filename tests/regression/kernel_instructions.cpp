@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
 #include "support/attention_problem.h"
@@ -26,17 +27,11 @@ namespace {
 constexpr std::uint32_t kColumns = 1024, kOutputs = 64;
 constexpr float kMarkRatio = 4.0F;
 
-// Aligned to 64 bytes.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) : bytes_(bytes + 64) {}
-  std::byte* data() {
-    return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64;
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
+AlignedBuffer memory_of(std::size_t bytes) {
+  AlignedBuffer memory;
+  if (!memory.reserve(bytes)) std::abort();
+  return memory;
+}
 
 void measure(const std::string& name, const std::function<void()>& work) {
   std::printf("%s\n", name.c_str());
@@ -58,7 +53,8 @@ void measure_products(const CpuKernels& kernels) {
       {WeightType::kQ5_K, "q5_K"}, {WeightType::kQ6_K, "q6_K"}};
   constexpr std::uint32_t kRowCounts[] = {1, 16};
   const std::vector<float> x = random_values(std::size_t{16} * kColumns);
-  Memory rows(QuantizedRows::bytes(16, kColumns)), scratch(linear_scratch_bytes());
+  const AlignedBuffer rows = memory_of(QuantizedRows::bytes(16, kColumns)),
+                      scratch = memory_of(linear_scratch_bytes());
   LinearInput input{x.data(), kColumns, QuantizedRows::at(rows.data(), 16, kColumns)};
   for (std::uint32_t row = 0; row < 16; ++row) {
     kernels.quantize_row(x.data() + std::size_t{kColumns} * row, kColumns, kMarkRatio,
@@ -67,7 +63,7 @@ void measure_products(const CpuKernels& kernels) {
   std::vector<float> y(std::size_t{16} * kOutputs);
   for (const auto& [type, name] : kTypes) {
     PackedMatrix matrix{type, kOutputs, kColumns, nullptr};
-    Memory memory(matrix.bytes());
+    const AlignedBuffer memory = memory_of(matrix.bytes());
     Rng rng(2);
     for (std::size_t i = 0; i < matrix.bytes(); ++i)
       memory.data()[i] = static_cast<std::byte>(rng.next() & 0x3BU);
@@ -84,7 +80,7 @@ void measure_products(const CpuKernels& kernels) {
 void measure_row_operations(const CpuKernels& kernels) {
   const std::vector<float> x = random_values(kColumns);
   std::vector<float> y(kColumns);
-  Memory rows(QuantizedRows::bytes(1, kColumns));
+  const AlignedBuffer rows = memory_of(QuantizedRows::bytes(1, kColumns));
   const QuantizedRows quantized = QuantizedRows::at(rows.data(), 1, kColumns);
   measure("quantize_row",
           [&] { kernels.quantize_row(x.data(), kColumns, kMarkRatio, quantized, 0); });
@@ -92,40 +88,37 @@ void measure_row_operations(const CpuKernels& kernels) {
   measure("glu", [&] { kernels.glu(x.data(), x.data(), kColumns, Gate::kSilu, y.data()); });
 }
 
-void measure_attention(InstructionSet set) {
+void measure_attention(const CpuKernels& kernels) {
   const AttentionProblem problem = AttentionProblem::random(
       {.head_count = 6, .kv_head_count = 2, .key_dim = 64, .value_dim = 64, .scale = 0.125F}, 528,
       1);
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
     const PagedArena arena(problem, format, 16, 1);
-    for (const AttentionVariant& variant : attention_variants(format)) {
-      if (variant.set != set) continue;
-      for (const std::uint32_t count : {1U, 16U}) {
-        std::vector<Position> positions(count);
-        std::iota(positions.begin(), positions.end(),
-                  static_cast<Position>(problem.length - count));
-        const AttentionSequence sequence{arena.table.data(), 0, count};
-        std::vector<float> output(count * problem.output_row());
-        AttentionCall call;
-        call.shape = problem.shape;
-        call.layout = arena.layout;
-        call.kv = arena.bytes.data();
-        call.query = problem.query.data();
-        call.output = output.data();
-        call.positions = positions.data();
-        call.sequences = &sequence;
-        call.block_size = arena.block_size;
-        AttentionPlan plan;
-        plan_attention({&sequence, 1}, positions.data(), problem.shape, 1, plan);
-        Memory scratch(attention_scratch_floats(problem.shape) * sizeof(float));
-        measure(
-            std::string("attention ") + kv_format_name(format) + ", rows " + std::to_string(count),
-            [&] {
-              for (const AttentionTask& task : plan.tasks) {
-                variant.kernel(call, plan, task, reinterpret_cast<float*>(scratch.data()));
-              }
-            });
-      }
+    for (const std::uint32_t count : {1U, 16U}) {
+      std::vector<Position> positions(count);
+      std::iota(positions.begin(), positions.end(), static_cast<Position>(problem.length - count));
+      const AttentionSequence sequence{arena.table.data(), 0, count};
+      std::vector<float> output(count * problem.output_row());
+      AttentionCall call;
+      call.shape = problem.shape;
+      call.layout = arena.layout;
+      call.kv = arena.bytes.data();
+      call.query = problem.query.data();
+      call.output = output.data();
+      call.positions = positions.data();
+      call.sequences = &sequence;
+      call.block_size = arena.block_size;
+      AttentionPlan plan;
+      plan_attention({&sequence, 1}, positions.data(), problem.shape, 1, plan);
+      const AlignedBuffer scratch =
+          memory_of(attention_scratch_floats(problem.shape) * sizeof(float));
+      measure(
+          std::string("attention ") + kv_format_name(format) + ", rows " + std::to_string(count),
+          [&] {
+            for (const AttentionTask& task : plan.tasks) {
+              kernels.attention(format)(call, plan, task, reinterpret_cast<float*>(scratch.data()));
+            }
+          });
     }
   }
 }
@@ -137,7 +130,7 @@ int run(std::string_view name) {
   const CpuKernels& kernels = cpu_kernels(*set);
   measure_products(kernels);
   measure_row_operations(kernels);
-  measure_attention(*set);
+  measure_attention(kernels);
   return 0;
 }
 

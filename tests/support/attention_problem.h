@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/attention_variants.h"
-#include "kernels/kv_rows.h"
-#include "kernels/paged_attention.h"
+#include "kernels/cpu_kernels.h"
 
 namespace refrain::kernels {
 
@@ -63,8 +61,9 @@ struct PagedArena {
     layout = make_kv_layout(format, p.shape.kv_head_count, p.shape.key_dim, p.shape.value_dim,
                             order.size() * block_size / kTileTokens);
     bytes.assign(layout.layer_bytes, std::byte{0xFF});  // NaN as float16 and as float
-    store_kv_rows(layout, bytes.data(), slots(0, p.length).data(), p.length, p.keys.data(),
-                  p.values.data());
+    cpu_kernels(best_instruction_set())
+        .store_kv_rows(layout, bytes.data(), slots(0, p.length).data(), p.length, p.keys.data(),
+                       p.values.data());
   }
 
   std::int64_t slot(std::uint32_t position) const {
@@ -79,8 +78,8 @@ struct PagedArena {
 };
 
 struct RunOptions {
-  std::uint32_t thread_count = 1;       // the plan's; tasks run one after the other
-  AttentionKernel* kernel = nullptr;    // null: the processor's
+  std::uint32_t thread_count = 1;  // the plan's; tasks run one after the other
+  InstructionSet set = best_instruction_set();
   std::uint64_t task_order_seed = 0;    // 0: as planned
   std::uint32_t mass_row = UINT32_MAX;  // position whose attention mass is wanted
   std::vector<float>* mass = nullptr;   // [kv heads][length]
@@ -117,9 +116,7 @@ inline std::vector<float> attend(const AttentionProblem& p, const PagedArena& ar
     Rng rng(options.task_order_seed);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.next() % i]);
   }
-  AttentionKernel* kernel = options.kernel != nullptr
-                                ? options.kernel
-                                : attention_variants(arena.layout.format).back().kernel;
+  AttentionKernel* const kernel = cpu_kernels(options.set).attention(arena.layout.format);
   // What an earlier task has left behind must not matter either.
   std::vector<float> scratch(attention_scratch_floats(p.shape) + 16, std::nanf(""));
   std::fill(plan.partials.begin(), plan.partials.end(), std::nanf(""));

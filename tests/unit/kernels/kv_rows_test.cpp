@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/attention_variants.h"
+#include "kernels/cpu_kernels.h"
 
 namespace refrain::kernels {
 namespace {
+
+StoreKernel* const store_kv_rows = cpu_kernels(best_instruction_set()).store_kv_rows;
 
 constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8};
 
@@ -56,10 +58,10 @@ TEST(KvRows, EveryInstructionSetWritesTheSameBytes) {
       std::vector<std::int64_t> slots(40);
       std::iota(slots.begin(), slots.end(), 5);
       std::vector<std::vector<std::byte>> written;
-      for (const AttentionVariant& variant : attention_variants(format)) {
+      for (const InstructionSet set : available_instruction_sets()) {
         Layer layer(format, dims, 3);
-        variant.store(layer.layout, layer.bytes.data(), slots.data(), 40, keys.data(),
-                      values.data());
+        cpu_kernels(set).store_kv_rows(layer.layout, layer.bytes.data(), slots.data(), 40,
+                                       keys.data(), values.data());
         written.push_back(layer.bytes);
         EXPECT_EQ(written.back(), written.front()) << kv_format_name(format) << dims.key;
       }

@@ -32,15 +32,6 @@ constexpr TypePair kTypes[] = {
 
 constexpr float kMarkRatio = 6.0F;
 
-std::vector<InstructionSet> available_sets() {
-  std::vector<InstructionSet> sets;
-  for (const InstructionSet set :
-       {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
-    if (is_available(set)) sets.push_back(set);
-  }
-  return sets;
-}
-
 float uniform(Rng& rng) {
   return static_cast<float>(static_cast<double>(rng.next() >> 40) / (1 << 24)) * 2.0F - 1.0F;
 }
@@ -101,12 +92,18 @@ struct Rows {
     }
   }
 
+  bool marked(std::size_t row, std::size_t group) const {
+    const QuantizedRows& q = input.quantized;
+    return (q.marks[row * q.words() + group / 32] >> (group % 32) & 1U) != 0;
+  }
+
   // The value that the product sees.
   double value(bool quantized, std::size_t row, std::size_t k) const {
     const std::size_t at = row * dim + k;
     if (!quantized) return values[at];
     const QuantizedRows& q = input.quantized;
-    return (q.values[at] + q.residuals[at] / 256.0) * q.scales[row * q.groups() + k / kGroup];
+    const double rest = marked(row, k / kGroup) ? q.residuals[at] / 256.0 : 0.0;
+    return (q.values[at] + rest) * q.scales[row * q.groups() + k / kGroup];
   }
 };
 
@@ -178,7 +175,7 @@ TEST(Linear, IsTheProductAndTheSameBitsHoweverItIsCut) {
       const std::uint32_t count = row_counts[rng.next() % std::size(row_counts)];
       const Matrix matrix(type, outputs, columns, rng, 1.0F);
       std::vector<float> reference;
-      for (const InstructionSet set : available_sets()) {
+      for (const InstructionSet set : available_instruction_sets()) {
         const CpuKernels& kernels = cpu_kernels(set);
         const Rows rows(random_rows(count, columns, rng = Rng(trial * 31 + columns)), columns,
                         kernels);
@@ -214,7 +211,7 @@ TEST(Linear, TinyHugeAndBrokenValues) {
     const Matrix matrix(type, 33, 512, rng, 1e-3F);
     for (const float size : {1e-42F, 1e-33F, 1e-20F, 1e20F, 1e32F}) {
       std::vector<float> reference;
-      for (const InstructionSet set : available_sets()) {
+      for (const InstructionSet set : available_instruction_sets()) {
         std::vector<float> x = random_rows(9, 512, rng = Rng(5));
         for (float& v : x) v *= size / 40.0F;
         x[512 * 4 + 100] = std::numeric_limits<float>::quiet_NaN();
@@ -251,7 +248,7 @@ TEST(QuantizeRow, KeepsValuesWithinItsSteps) {
   for (std::size_t row = 0; row < rows.count; ++row) {
     for (std::size_t k = 0; k < dim; ++k) {
       const std::size_t g = k / kGroup;
-      const bool mark = (q.marks[row * q.words() + g / 32] >> (g % 32) & 1U) != 0;
+      const bool mark = rows.marked(row, g);
       const double step = q.scales[row * q.groups() + g];
       marked += mark ? 1 : 0;
       ASSERT_NEAR(rows.value(true, row, k), x[row * dim + k], step * (mark ? 1.0 / 255 : 0.5001));

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "support/attention_problem.h"
 
@@ -14,9 +15,6 @@ namespace refrain::kernels {
 namespace {
 
 constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8};
-std::string name_of(const AttentionVariant& variant) {
-  return std::string(name_of(variant.set));
-}
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -29,7 +27,7 @@ std::vector<AttentionShape> shapes() {
 
 void expect_near_plain(const AttentionProblem& p, const PagedArena& arena,
                        const std::vector<float>& output, std::uint32_t position,
-                       const std::string& where) {
+                       std::string_view where) {
   for (std::uint32_t head = 0; head < p.shape.head_count; ++head) {
     const std::vector<Expected> expected = PlainAttention(p, arena, position, head).all();
     for (std::uint32_t d = 0; d < p.shape.value_dim; ++d) {
@@ -46,10 +44,10 @@ TEST(PagedAttention, EveryInstructionSetIsWithinTheBoundOfAPlainSoftmax) {
     for (const AttentionShape& shape : shapes()) {
       const AttentionProblem p = AttentionProblem::random(shape, 531, 11);
       const PagedArena arena(p, format, 16, 5);
-      for (const AttentionVariant& variant : attention_variants(format)) {
-        const std::vector<float> output = attend(p, arena, 0, p.length, {.kernel = variant.kernel});
+      for (const InstructionSet set : available_instruction_sets()) {
+        const std::vector<float> output = attend(p, arena, 0, p.length, {.set = set});
         for (const std::uint32_t position : {0U, 1U, 31U, 255U, 256U, 257U, 511U, 530U}) {
-          expect_near_plain(p, arena, output, position, name_of(variant));
+          expect_near_plain(p, arena, output, position, name_of(set));
         }
       }
     }
@@ -61,8 +59,8 @@ TEST(PagedAttention, RandomRowsAreMuchCloserThanTheBound) {
   for (const KvFormat format : kFormats) {
     const AttentionProblem p = AttentionProblem::random({9, 3, 64, 64, 0.125F}, 900, 19);
     const PagedArena arena(p, format, 16, 5);
-    for (const AttentionVariant& variant : attention_variants(format)) {
-      const std::vector<float> output = attend(p, arena, 890, 900, {.kernel = variant.kernel});
+    for (const InstructionSet set : available_instruction_sets()) {
+      const std::vector<float> output = attend(p, arena, 890, 900, {.set = set});
       double error = 0.0, size = 0.0;
       for (std::uint32_t head = 0; head < 9; ++head) {
         const std::vector<Expected> expected = PlainAttention(p, arena, 899, head).all();
@@ -72,7 +70,7 @@ TEST(PagedAttention, RandomRowsAreMuchCloserThanTheBound) {
           size += expected[d].value * expected[d].value;
         }
       }
-      EXPECT_LE(std::sqrt(error / size), format == KvFormat::kQ8 ? 1e-2 : 1e-6) << name_of(variant);
+      EXPECT_LE(std::sqrt(error / size), format == KvFormat::kQ8 ? 1e-2 : 1e-6) << name_of(set);
     }
   }
 }
@@ -90,33 +88,37 @@ TEST(PagedAttention, RandomShapesAreWithinTheBound) {
     const AttentionProblem p = AttentionProblem::random(shape, length, rng.next());
     const KvFormat format = kFormats[rng.below(2)];
     const PagedArena arena(p, format, 16U << rng.below(3), rng.next());
-    const std::vector<AttentionVariant> variants = attention_variants(format);
-    const AttentionVariant& variant = variants[rng.below(variants.size())];
-    const std::vector<float> output = attend(p, arena, 0, length, {.kernel = variant.kernel});
+    const std::vector<InstructionSet> sets = available_instruction_sets();
+    const InstructionSet set = sets[rng.below(sets.size())];
+    const std::vector<float> output = attend(p, arena, 0, length, {.set = set});
     for (int i = 0; i < 4; ++i) {
       const auto position = static_cast<std::uint32_t>(rng.below(length));
-      expect_near_plain(p, arena, output, position, name_of(variant));
+      expect_near_plain(p, arena, output, position, name_of(set));
     }
   }
 }
 
-TEST(PagedAttention, Avx2AndAvx512AreEqualBitForBit) {
+// Those whose numerics have the same name; q8 has one name for all.
+TEST(PagedAttention, InstructionSetsWithTheSameNumericsAreEqualBitForBit) {
   for (const KvFormat format : kFormats) {
-    const std::vector<AttentionVariant> variants = attention_variants(format);
-    if (variants.size() < 3) GTEST_SKIP() << "this processor has one of them at most";
     for (const AttentionShape& shape : shapes()) {
       const AttentionProblem p = AttentionProblem::random(shape, 300, 13);
       const PagedArena arena(p, format, 32, 2);
-      EXPECT_EQ(attend(p, arena, 0, 300, {.kernel = variants[1].kernel}),
-                attend(p, arena, 0, 300, {.kernel = variants[2].kernel}))
-          << kv_format_name(format) << " key dim " << shape.key_dim;
+      std::map<std::string, std::vector<float>> outputs;
+      for (const InstructionSet set : available_instruction_sets()) {
+        const std::vector<float> output = attend(p, arena, 0, 300, {.set = set});
+        const auto& [numerics, first] =
+            *outputs.emplace(attention_numerics(format, set), output).first;
+        EXPECT_EQ(output, first) << numerics << ", " << name_of(set) << ", key dim "
+                                 << shape.key_dim;
+      }
+      EXPECT_LE(outputs.size(), format == KvFormat::kQ8 ? 1U : 2U);
     }
   }
 }
 
 void expect_same_rows(const AttentionProblem& p, const std::vector<float>& part,
-                      const std::vector<float>& whole, std::uint32_t from,
-                      const std::string& where) {
+                      const std::vector<float>& whole, std::uint32_t from, std::string_view where) {
   EXPECT_EQ(
       std::memcmp(part.data(), whole.data() + from * p.output_row(), part.size() * sizeof(float)),
       0)
@@ -125,11 +127,11 @@ void expect_same_rows(const AttentionProblem& p, const std::vector<float>& part,
 
 TEST(PagedAttention, NeitherCutsNorBlocksNorThreadsNorTaskOrderChangeABit) {
   for (const KvFormat format : kFormats) {
-    for (const AttentionVariant& variant : attention_variants(format)) {
+    for (const InstructionSet set : available_instruction_sets()) {
       for (const AttentionShape& shape : shapes()) {
         const AttentionProblem p = AttentionProblem::random(shape, 700, 23);
         const std::vector<float> whole =
-            attend(p, PagedArena(p, format, 16, 1), 0, p.length, {.kernel = variant.kernel});
+            attend(p, PagedArena(p, format, 16, 1), 0, p.length, {.set = set});
         std::uint64_t seed = 2;
         for (const std::uint32_t block_size : {16U, 32U, 64U}) {
           const PagedArena arena(p, format, block_size, ++seed);
@@ -138,9 +140,9 @@ TEST(PagedAttention, NeitherCutsNorBlocksNorThreadsNorTaskOrderChangeABit) {
             const auto step = static_cast<std::uint32_t>(1 + rng.next() % 130);
             const std::uint32_t to = std::min(p.length, from + (rng.next() % 3 == 0 ? 1U : step));
             const RunOptions options{.thread_count = static_cast<std::uint32_t>(1 + rng.below(5)),
-                                     .kernel = variant.kernel,
+                                     .set = set,
                                      .task_order_seed = rng.next()};
-            expect_same_rows(p, attend(p, arena, from, to, options), whole, from, name_of(variant));
+            expect_same_rows(p, attend(p, arena, from, to, options), whole, from, name_of(set));
             from = to;
           }
         }
@@ -179,7 +181,9 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
         if (t % 16 == 0) tables[i].push_back(BlockId{next++});
         slots.push_back(std::int64_t{next - 1} * 16 + t % 16);
       }
-      store_kv_rows(joined, bytes.data(), slots.data(), p.length, p.keys.data(), p.values.data());
+      cpu_kernels(best_instruction_set())
+          .store_kv_rows(joined, bytes.data(), slots.data(), p.length, p.keys.data(),
+                         p.values.data());
       const std::uint32_t from = lengths[i] - counts[i];
       sequences.push_back(
           {tables[i].data(), static_cast<std::uint32_t>(positions.size()), counts[i]});
@@ -207,7 +211,8 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
     for (int layer = 0; layer < 2; ++layer) {  // a plan serves layer after layer
       std::fill(output.begin(), output.end(), kNan);
       for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-        run_attention(call, plan, i, scratch.data());
+        cpu_kernels(best_instruction_set())
+            .attention(format)(call, plan, plan.tasks[i], scratch.data());
       }
       EXPECT_EQ(output, expected);
     }
@@ -216,13 +221,13 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
 
 TEST(PagedAttention, ANanInAStoredRowReachesTheRowsThatSeeItAndNoOther) {
   for (const KvFormat format : kFormats) {
-    for (const AttentionVariant& variant : attention_variants(format)) {
+    for (const InstructionSet set : available_instruction_sets()) {
       for (const bool in_key : {true, false}) {
         const AttentionProblem clean = AttentionProblem::random({4, 2, 32, 32, 0.2F}, 300, 3);
         AttentionProblem p = clean;
         // Position 270, KV head 0.
         (in_key ? p.keys[270 * p.key_row() + 5] : p.values[270 * p.value_row() + 5]) = kNan;
-        const RunOptions options{.kernel = variant.kernel};
+        const RunOptions options{.set = set};
         const std::vector<float> expected = attend(clean, {clean, format, 16, 9}, 0, 300, options);
         const std::vector<float> output = attend(p, {p, format, 16, 9}, 0, 300, options);
         for (std::uint32_t position = 0; position < 300; ++position) {
@@ -230,7 +235,7 @@ TEST(PagedAttention, ANanInAStoredRowReachesTheRowsThatSeeItAndNoOther) {
           if (position < 270) {
             EXPECT_TRUE(std::equal(&output[at], &output[at] + p.output_row(), &expected[at]));
           } else {
-            EXPECT_TRUE(std::isnan(output[at + 5])) << name_of(variant) << " position " << position;
+            EXPECT_TRUE(std::isnan(output[at + 5])) << name_of(set) << " position " << position;
             EXPECT_EQ(output[at + 2 * 32], expected[at + 2 * 32]) << "head 2 has KV head 1";
           }
         }
@@ -241,19 +246,19 @@ TEST(PagedAttention, ANanInAStoredRowReachesTheRowsThatSeeItAndNoOther) {
 
 TEST(PagedAttention, ANanQueryGivesNanForItsRowAndHeadOnly) {
   for (const KvFormat format : kFormats) {
-    for (const AttentionVariant& variant : attention_variants(format)) {
+    for (const InstructionSet set : available_instruction_sets()) {
       const AttentionProblem clean = AttentionProblem::random({6, 2, 24, 40, 0.2F}, 60, 3);
       AttentionProblem p = clean;
       p.query[40 * p.query_row() + 4 * 24 + 7] = kNan;  // position 40, head 4
-      const RunOptions options{.kernel = variant.kernel};
+      const RunOptions options{.set = set};
       std::vector<float> expected = attend(clean, {clean, format, 16, 9}, 0, 60, options);
       std::vector<float> output = attend(p, {p, format, 16, 9}, 0, 60, options);
       for (std::uint32_t d = 0; d < 40; ++d) {
         const std::size_t at = 40 * p.output_row() + 4 * 40 + d;
-        EXPECT_TRUE(std::isnan(output[at])) << name_of(variant);
+        EXPECT_TRUE(std::isnan(output[at])) << name_of(set);
         output[at] = expected[at];
       }
-      EXPECT_EQ(output, expected) << name_of(variant);
+      EXPECT_EQ(output, expected) << name_of(set);
     }
   }
 }
@@ -266,10 +271,10 @@ TEST(PagedAttention, HugeAndSubnormalRowsStayWithinTheBound) {
       for (float& x : p.keys) x *= key_size;
       for (float& x : p.values) x *= value_size;
       const PagedArena arena(p, format, 16, 5);
-      for (const AttentionVariant& variant : attention_variants(format)) {
-        const std::vector<float> output = attend(p, arena, 0, p.length, {.kernel = variant.kernel});
+      for (const InstructionSet set : available_instruction_sets()) {
+        const std::vector<float> output = attend(p, arena, 0, p.length, {.set = set});
         for (const std::uint32_t position : {0U, 17U, 279U}) {
-          expect_near_plain(p, arena, output, position, name_of(variant));
+          expect_near_plain(p, arena, output, position, name_of(set));
         }
       }
     }
