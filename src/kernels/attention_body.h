@@ -20,6 +20,7 @@ namespace {
 
 constexpr float kLowest = -3.4028235e38F;
 constexpr std::uint32_t kSplitTiles = kSplitKeys / kTileTokens;
+constexpr std::uint32_t kFewQueries = 12;  // up to here memory is waited for rather than arithmetic
 
 REFRAIN_INLINE std::uint32_t smaller(std::uint32_t a, std::uint32_t b) {
   return a < b ? a : b;
@@ -45,6 +46,35 @@ struct SplitTiles {
   const std::byte* keys[kSplitTiles];
   const std::byte* values[kSplitTiles];
   std::uint32_t count = 0;
+};
+
+// Names tiles that will be needed soon to the second cache, a few lines between each two steps of
+// the work at hand, so that memory is never idle. For few query rows, whose work is short.
+class ReadAhead {
+ public:
+  void aim(const std::byte* const* tiles, std::uint32_t count, std::size_t tile_bytes) {
+    tiles_ = tiles;
+    left_ = count;
+    bytes_ = tile_bytes;
+    at_ = 0;
+  }
+  template <std::uint32_t Lines>
+  REFRAIN_INLINE void step() {
+    if (left_ == 0) return;
+    REFRAIN_UNROLL
+    for (std::uint32_t i = 0; i < Lines; ++i) __builtin_prefetch(*tiles_ + at_ + i * 64, 0, 2);
+    at_ += Lines * 64;
+    if (at_ < bytes_) return;
+    at_ = 0;
+    ++tiles_;
+    --left_;
+  }
+
+ private:
+  const std::byte* const* tiles_ = nullptr;
+  std::uint32_t left_ = 0;
+  std::size_t bytes_ = 0;
+  std::size_t at_ = 0;
 };
 
 // All tiles that some of the rows see.
@@ -201,7 +231,8 @@ class Task {
   void run_split(std::uint32_t split, std::uint32_t last, bool shared) {
     const std::uint32_t start = split * kSplitKeys;
     const SplitTiles tiles = find_tiles(start, last);
-    reduction_.begin_split(tiles);
+    const bool few = query_count_ <= kFewQueries && start + kSplitKeys <= last;
+    reduction_.begin_split(tiles, few ? find_tiles(start + kSplitKeys, last) : SplitTiles{});
     for (std::uint32_t first = 0; first < query_count_; first += kQueryGroup) {
       const std::uint32_t count = smaller(kQueryGroup, query_count_ - first);
       KeyRange ranges[kQueryGroup];

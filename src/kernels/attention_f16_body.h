@@ -23,14 +23,17 @@ constexpr std::uint32_t kColumns = 1;
 constexpr std::uint32_t kBlock = 2;
 constexpr std::uint32_t kColumns = 1;
 #endif
-constexpr std::uint32_t kWideQueries = 12;  // more of them expand the split
-constexpr std::uint32_t kChunkTiles = 4;    // tiles that stay in the first cache for a group
+constexpr std::uint32_t kChunkTiles = 4;  // tiles that stay in the first cache for a group
 static_assert(kQueryGroup % kBlock == 0 && kSplitTiles % kChunkTiles == 0);
+
+// Stored tiles come from memory, expanded ones from the cache.
+template <class T>
+constexpr bool kReadsAhead = sizeof(T) == sizeof(std::uint16_t);
 
 // Scores of `Rows` queries for `Tiles` tiles. queries [key_dim][kBlock].
 template <std::uint32_t Rows, std::uint32_t Tiles, class T>
 inline void score_tiles(const float* queries, const T* const* tiles, std::uint32_t key_dim,
-                        float scale, float* scores) {
+                        float scale, float* scores, ReadAhead& ahead) {
   Vec total[Rows][Tiles];
   REFRAIN_UNROLL
   for (std::uint32_t r = 0; r < Rows; ++r) {
@@ -44,6 +47,7 @@ inline void score_tiles(const float* queries, const T* const* tiles, std::uint32
     Vec key[Tiles];
     REFRAIN_UNROLL
     for (std::uint32_t t = 0; t < Tiles; ++t) key[t] = load_value(column[t] + d * kTileTokens);
+    if constexpr (kReadsAhead<T>) ahead.step<(Tiles + 1) / 2>();
     REFRAIN_UNROLL
     for (std::uint32_t r = 0; r < Rows; ++r) {
       const Vec q = splat(queries[d * kBlock + r]);
@@ -64,7 +68,8 @@ inline void score_tiles(const float* queries, const T* const* tiles, std::uint32
 // Adds keys [low, high) of a split, times their weights, to `Rows` records from dimension d on.
 template <std::uint32_t Rows, std::uint32_t Columns, class T>
 inline void add_values(const float* weights, const T* const* tiles, std::uint32_t columns,
-                       std::uint32_t low, std::uint32_t high, float* records, std::size_t stride) {
+                       std::uint32_t low, std::uint32_t high, float* records, std::size_t stride,
+                       ReadAhead& ahead) {
   Vec total[Rows][Columns];
   REFRAIN_UNROLL
   for (std::uint32_t r = 0; r < Rows; ++r) {
@@ -74,13 +79,14 @@ inline void add_values(const float* weights, const T* const* tiles, std::uint32_
   for (std::uint32_t k = low; k < high;) {
     const T* value = tiles[k / kTileTokens] + std::size_t{k % kTileTokens} * columns;
     const std::uint32_t end = smaller(high, (k / kTileTokens + 1) * kTileTokens);
-    for (; k < end; ++k, value += columns) {
+    for (const float* at = weights + k; k < end; ++k, ++at, value += columns) {
       Vec part[Columns];
       REFRAIN_UNROLL
       for (std::uint32_t c = 0; c < Columns; ++c) part[c] = load_value(value + c * 16);
+      if constexpr (kReadsAhead<T>) ahead.step<(Columns + 1) / 2>();
       REFRAIN_UNROLL
       for (std::uint32_t r = 0; r < Rows; ++r) {
-        const Vec weight = splat(weights[r * kSplitKeys + k]);
+        const Vec weight = splat(at[std::size_t{r} * kSplitKeys]);
         REFRAIN_UNROLL
         for (std::uint32_t c = 0; c < Columns; ++c) {
           total[r][c] = multiply_add_apart(weight, part[c], total[r][c]);
@@ -104,7 +110,7 @@ class F16Reduction {
         stride_(columns_ + kRecordExtra),
         scale_(call.shape.scale * kLog2E),
         soft_cap_(call.shape.soft_cap),
-        wide_(query_count > kWideQueries),
+        wide_(query_count > kFewQueries),
         queries_(scratch + parts.queries),
         scores_(scratch + parts.scores),
         records_(scratch + parts.records),
@@ -118,8 +124,8 @@ class F16Reduction {
     for (std::uint32_t d = 0; d < key_dim_; ++d) packed[std::size_t{d} * kBlock] = query[d];
   }
 
-  void begin_split(const SplitTiles& tiles) {
-    tile_count_ = tiles.count;
+  void begin_split(const SplitTiles& tiles, const SplitTiles& following) {
+    following_ = following;
     for (std::uint32_t t = 0; t < tiles.count; ++t) {
       keys_[t] = reinterpret_cast<const std::uint16_t*>(tiles.keys[t]);
       values_[t] = reinterpret_cast<const std::uint16_t*>(tiles.values[t]);
@@ -140,7 +146,7 @@ class F16Reduction {
     const float* query = queries_ + std::size_t{q / kBlock} * kBlock * key_dim_ + q % kBlock;
     for (std::uint32_t t = range.first; t < range.end; ++t) {
       const auto* key = reinterpret_cast<const std::uint16_t*>(tiles.keys[t]);
-      score_tiles<1, 1>(query, &key, key_dim_, scale_, scores_ + t * kTileTokens);
+      score_tiles<1, 1>(query, &key, key_dim_, scale_, scores_ + t * kTileTokens, ahead_);
     }
     if (soft_cap_ > 0.0F) soft_cap_scores(scores_, range, soft_cap_);
   }
@@ -163,9 +169,12 @@ class F16Reduction {
   void reduce_group(std::uint32_t first, std::uint32_t count, const KeyRange* ranges,
                     float* records, const T* const* keys, const T* const* values) {
     const TileRange all = tiles_of(ranges, count);
+    if (!wide_) {
+      ahead_.aim(reinterpret_cast<const std::byte* const*>(values_) + all.first,
+                 all.end - all.first, std::size_t{columns_} * kTileTokens * 2);
+    }
     for (std::uint32_t t = all.first; t < all.end; t = (t / kChunkTiles + 1) * kChunkTiles) {
       const std::uint32_t end = smaller(all.end, (t / kChunkTiles + 1) * kChunkTiles);
-      if (!wide_) prefetch(t, end);
       for (std::uint32_t i = 0; i < count; i += kBlock) {
         const std::uint32_t rows = smaller(kBlock, count - i);
         const TileRange own = tiles_of(ranges + i, rows);
@@ -174,6 +183,7 @@ class F16Reduction {
       }
     }
     for (std::uint32_t i = 0; i < count; ++i) finish_scores(ranges[i], i, records + i * stride_);
+    ahead_.aim(following_.keys, following_.count, std::size_t{key_dim_} * kTileTokens * 2);
     for (std::uint32_t t = all.first; t < all.end; t = (t / kChunkTiles + 1) * kChunkTiles) {
       const std::uint32_t end = smaller(all.end, (t / kChunkTiles + 1) * kChunkTiles);
       for (std::uint32_t i = 0; i < count; i += kBlock) {
@@ -189,10 +199,11 @@ class F16Reduction {
     const float* queries = queries_ + std::size_t{q} * key_dim_;
     with_count<kBlock>(rows, [&]<std::uint32_t Rows>() {
       for (; t + kColumns <= end; t += kColumns) {
-        score_tiles<Rows, kColumns>(queries, keys + t, key_dim_, scale_, scores + t * kTileTokens);
+        score_tiles<Rows, kColumns>(queries, keys + t, key_dim_, scale_, scores + t * kTileTokens,
+                                    ahead_);
       }
       for (; t < end; ++t) {
-        score_tiles<Rows, 1>(queries, keys + t, key_dim_, scale_, scores + t * kTileTokens);
+        score_tiles<Rows, 1>(queries, keys + t, key_dim_, scale_, scores + t * kTileTokens, ahead_);
       }
     });
   }
@@ -245,26 +256,12 @@ class F16Reduction {
     for (; d + kColumns * kLanes <= columns_; d += kColumns * kLanes) {
       shift();
       add_values<Rows, kColumns>(weights, tiles, columns_, keys.low, keys.high, records + d,
-                                 stride_);
+                                 stride_, ahead_);
     }
     for (; d < columns_; d += kLanes) {
       shift();
-      add_values<Rows, 1>(weights, tiles, columns_, keys.low, keys.high, records + d, stride_);
-    }
-  }
-
-  // Values of the tiles at hand and keys of the next ones, before they are needed.
-  void prefetch(std::uint32_t first, std::uint32_t end) const {
-    const std::size_t key_bytes = std::size_t{key_dim_} * kTileTokens * 2;
-    const std::size_t value_bytes = std::size_t{columns_} * kTileTokens * 2;
-    for (std::uint32_t t = first; t < end; ++t) {
-      for (std::size_t i = 0; i < value_bytes; i += 64) {
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(values_[t]) + i);
-      }
-      if (t + kChunkTiles >= tile_count_) continue;
-      for (std::size_t i = 0; i < key_bytes; i += 64) {
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(keys_[t + kChunkTiles]) + i);
-      }
+      add_values<Rows, 1>(weights, tiles, columns_, keys.low, keys.high, records + d, stride_,
+                          ahead_);
     }
   }
 
@@ -279,7 +276,8 @@ class F16Reduction {
   float* const records_;
   float* const wide_keys_;
   float* const wide_values_;
-  std::uint32_t tile_count_ = 0;
+  SplitTiles following_;
+  ReadAhead ahead_;
   const std::uint16_t* keys_[kSplitTiles];
   const std::uint16_t* values_[kSplitTiles];
   const float* wide_key_tiles_[kSplitTiles];

@@ -34,7 +34,7 @@ static_assert(kQueryGroup % kByteRows == 0 && kSplitTiles % kScaledTiles == 0);
 template <std::uint32_t Rows, std::uint32_t Tiles>
 inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
                              const std::int32_t* offsets, const std::byte* const* tiles,
-                             std::uint32_t key_groups, float* scores) {
+                             std::uint32_t key_groups, float* scores, ReadAhead& ahead) {
   IntVec sum[Rows][Tiles];
   REFRAIN_UNROLL
   for (std::uint32_t r = 0; r < Rows; ++r) {
@@ -48,6 +48,7 @@ inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
     IntVec key[Tiles];
     REFRAIN_UNROLL
     for (std::uint32_t t = 0; t < Tiles; ++t) key[t] = load_int(column[t] + g * 64);
+    ahead.step<Tiles>();
     REFRAIN_UNROLL
     for (std::uint32_t r = 0; r < Rows; ++r) {
       const IntVec q = splat_int(queries[g * kByteRows + r]);
@@ -73,7 +74,7 @@ inline void score_byte_tiles(const std::int32_t* queries, const float* factors,
 template <std::uint32_t Rows, std::uint32_t Vectors>
 inline void sum_byte_values(const std::uint8_t* weights, const float* factors,
                             const std::byte* const* tiles, TileRange range, std::uint32_t columns,
-                            std::uint32_t d, float* records, std::size_t stride) {
+                            std::uint32_t d, float* records, std::size_t stride, ReadAhead& ahead) {
   for (std::uint32_t begin = range.first; begin < range.end;) {
     const std::uint32_t scale = begin / kScaledTiles;
     const std::uint32_t end = smaller(range.end, (scale + 1) * kScaledTiles);
@@ -85,6 +86,7 @@ inline void sum_byte_values(const std::uint8_t* weights, const float* factors,
     }
     for (std::uint32_t t = begin; t < end; ++t) {
       const std::byte* tile = tiles[t] + std::size_t{d} * 4;
+      const std::uint8_t* at = weights + std::size_t{t} * kTileTokens;
       REFRAIN_UNROLL
       for (std::uint32_t g = 0; g < kTileTokens / 4; ++g) {
         IntVec value[Vectors];
@@ -92,10 +94,11 @@ inline void sum_byte_values(const std::uint8_t* weights, const float* factors,
         for (std::uint32_t c = 0; c < Vectors; ++c) {
           value[c] = load_int(tile + std::size_t{g} * columns * 4 + c * 64);
         }
+        ahead.step<Vectors>();
         REFRAIN_UNROLL
         for (std::uint32_t r = 0; r < Rows; ++r) {
           std::int32_t four;
-          __builtin_memcpy(&four, weights + r * kSplitKeys + t * kTileTokens + g * 4, 4);
+          __builtin_memcpy(&four, at + std::size_t{r} * kSplitKeys + g * 4, 4);
           const IntVec weight = splat_int(four);
           REFRAIN_UNROLL
           for (std::uint32_t c = 0; c < Vectors; ++c) {
@@ -129,7 +132,7 @@ class Q8Reduction {
         stride_(columns_ + kRecordExtra),
         scale_(call.shape.scale * kLog2E),
         soft_cap_(call.shape.soft_cap),
-        few_(query_count <= 12),
+        few_(query_count <= kFewQueries),
         value_scales_at_(call.layout.value_scales_at),
         queries_(reinterpret_cast<std::int32_t*>(scratch + parts.queries)),
         scores_(scratch + parts.scores),
@@ -160,9 +163,9 @@ class Q8Reduction {
     factors_[q] = scale * scale_;
   }
 
-  void begin_split(const SplitTiles& tiles) {
+  void begin_split(const SplitTiles& tiles, const SplitTiles& following) {
     tiles_ = &tiles;
-    prefetching_ = few_;
+    following_ = following;
   }
 
   void reduce(std::uint32_t first, std::uint32_t count, const KeyRange* ranges, float* records) {
@@ -170,12 +173,17 @@ class Q8Reduction {
       const std::uint32_t rows = smaller(kByteRows, count - i);
       const TileRange tiles = tiles_of(ranges + i, rows);
       if (tiles.first >= tiles.end) continue;
+      if (few_ && i == 0) {
+        ahead_.aim(tiles_->values + tiles.first, tiles.end - tiles.first, value_scales_at_ + 64);
+      }
       score(first + i, rows, *tiles_, tiles);
-      prefetching_ = false;
       float factors[kByteRows * kWeightScales];
       for (std::uint32_t r = 0; r < rows; ++r) {
         round_weights(r, ranges[i + r], tiles, records + (i + r) * stride_,
                       factors + r * kWeightScales);
+      }
+      if (i == 0) {
+        ahead_.aim(following_.keys, following_.count, std::size_t{key_groups_} * 64 + 64);
       }
       sum_values(rows, tiles, factors, records + i * stride_);
     }
@@ -185,7 +193,7 @@ class Q8Reduction {
   void score_one(std::uint32_t q, const SplitTiles& tiles, TileRange range) {
     for (std::uint32_t t = range.first; t < range.end; ++t) {
       score_byte_tiles<1, 1>(queries_of(q) + q % kByteRows, factors_ + q, offsets_ + q,
-                             tiles.keys + t, key_groups_, scores_ + t * kTileTokens);
+                             tiles.keys + t, key_groups_, scores_ + t * kTileTokens, ahead_);
     }
     if (soft_cap_ > 0.0F) soft_cap_scores(scores_, range, soft_cap_);
   }
@@ -200,14 +208,13 @@ class Q8Reduction {
     with_count<kByteRows>(rows, [&]<std::uint32_t Rows>() {
       std::uint32_t t = range.first;
       for (; t + kByteVectors <= range.end; t += kByteVectors) {
-        if (prefetching_) prefetch(t);
         score_byte_tiles<Rows, kByteVectors>(queries_of(q), factors_ + q, offsets_ + q,
-                                             tiles.keys + t, key_groups_,
-                                             scores_ + t * kTileTokens);
+                                             tiles.keys + t, key_groups_, scores_ + t * kTileTokens,
+                                             ahead_);
       }
       for (; t < range.end; ++t) {
         score_byte_tiles<Rows, 1>(queries_of(q), factors_ + q, offsets_ + q, tiles.keys + t,
-                                  key_groups_, scores_ + t * kTileTokens);
+                                  key_groups_, scores_ + t * kTileTokens, ahead_);
       }
     });
     if (soft_cap_ == 0.0F) return;
@@ -272,26 +279,13 @@ class Q8Reduction {
       std::uint32_t d = 0;
       for (; d + kByteVectors * kLanes <= columns_; d += kByteVectors * kLanes) {
         sum_byte_values<Rows, kByteVectors>(weights_, factors, tiles_->values, tiles, columns_, d,
-                                            records, stride_);
+                                            records, stride_, ahead_);
       }
       for (; d < columns_; d += kLanes) {
         sum_byte_values<Rows, 1>(weights_, factors, tiles_->values, tiles, columns_, d, records,
-                                 stride_);
+                                 stride_, ahead_);
       }
     });
-  }
-
-  // Values of the tiles at hand and keys of the next ones, before they are needed.
-  void prefetch(std::uint32_t first) const {
-    for (std::uint32_t t = first; t < first + kByteVectors; ++t) {
-      for (std::size_t i = 0; i < value_scales_at_ + 64; i += 64) {
-        __builtin_prefetch(tiles_->values[t] + i);
-      }
-      if (t + kByteVectors >= tiles_->count) continue;
-      for (std::size_t i = 0; i < std::size_t{key_groups_} * 64 + 64; i += 64) {
-        __builtin_prefetch(tiles_->keys[t + kByteVectors] + i);
-      }
-    }
   }
 
   const std::uint32_t key_dim_;
@@ -300,7 +294,7 @@ class Q8Reduction {
   const std::uint32_t stride_;  // floats of a record
   const float scale_;           // to units of log 2
   const float soft_cap_;
-  const bool few_;  // query rows: waiting for memory would be felt
+  const bool few_;  // query rows
   const std::size_t value_scales_at_;
   std::int32_t* const queries_;  // [blocks][key_groups][kByteRows] of 4 bytes
   float* const scores_;          // [kByteRows][kSplitKeys]
@@ -309,7 +303,8 @@ class Q8Reduction {
   std::int32_t* offsets_ = nullptr;  // of each query row
   float* factors_ = nullptr;         // of each query row
   const SplitTiles* tiles_ = nullptr;
-  bool prefetching_ = false;  // the first query rows of a split bring it into the cache
+  SplitTiles following_;
+  ReadAhead ahead_;
 };
 
 }  // namespace
