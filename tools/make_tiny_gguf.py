@@ -60,6 +60,7 @@ def parse_arguments(arguments=None):
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--kv-heads", type=int, default=2)
     parser.add_argument("--head-dim", type=int, help="default dim / heads")
+    parser.add_argument("--feed-forward", type=int, metavar="N", help="default 2 x dim")
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--no-template", action="store_true")
     parser.add_argument("--template", metavar="FILE")
@@ -87,7 +88,7 @@ class TinyModel:
         self.dim = options.dim or (256 if k_quant else 64)
         self.layers = options.layers or (6 if self.arch == "gemma3" else 3)
         self.head_dim = options.head_dim or self.dim // options.heads
-        self.feed_forward = 2 * self.dim
+        self.feed_forward = options.feed_forward or 2 * self.dim
         self.rotary = options.partial_rotary or self.head_dim
         self.rope_base = 1e6 if self.arch == "gemma3" else 1e4
         if self.arch == "gemma3":

@@ -21,6 +21,7 @@ struct Measurement {
   std::uint32_t length = 0;  // prompt tokens or depth
   std::uint32_t tokens = 0;  // computed in the measured time
   double seconds = 0;        // median over the repetitions
+  double of_cold = 1;        // share of the time that all tokens of the prompt take
 };
 
 // Any tokens will do: the work of a row does not depend on them.
@@ -51,17 +52,24 @@ class Bench {
     return bench;
   }
 
-  Result<Measurement> prefill(std::uint32_t prompt_tokens) {
+  // The first `reused` tokens are there already when the measured time begins.
+  Result<Measurement> prefill(std::uint32_t prompt_tokens, std::uint32_t reused) {
     const TokenList tokens = random_tokens(prompt_tokens, vocabulary_size());
-    std::vector<double> seconds;
+    std::vector<double> seconds, of_cold;
     for (std::size_t i = 0; i < repetitions; ++i) {
       RETURN_IF_ERROR(runner->begin(prompt_tokens));
-      const Tick started = clock.now();
-      RETURN_IF_ERROR(runner->feed(tokens));
-      seconds.push_back(to_seconds(clock.now() - started));
+      const Tick cold = clock.now();
+      if (reused > 0) RETURN_IF_ERROR(runner->feed(std::span(tokens).first(reused)));
+      const Tick warm = clock.now();
+      RETURN_IF_ERROR(runner->feed(std::span(tokens).subspan(reused)));
+      const Tick end = clock.now();
+      seconds.push_back(to_seconds(end - warm));
+      of_cold.push_back(to_seconds(end - warm) / to_seconds(end - cold));
     }
-    return Measurement{
-        .length = prompt_tokens, .tokens = prompt_tokens, .seconds = median(std::move(seconds))};
+    return Measurement{.length = prompt_tokens,
+                       .tokens = prompt_tokens - reused,
+                       .seconds = median(std::move(seconds)),
+                       .of_cold = median(std::move(of_cold))};
   }
 
   Result<Measurement> decode(std::uint32_t depth, std::uint32_t count) {
@@ -116,6 +124,13 @@ std::string table_line(const Measurement& m, double rate, double second_rate) {
   return line.data();
 }
 
+std::string with_share(std::string line, double share) {
+  std::array<char, 32> column{};
+  std::snprintf(column.data(), column.size(), " %9.1f%%\n", 100.0 * share);
+  line.back() = ' ';
+  return line + column.data();
+}
+
 void write_json(nlohmann::ordered_json json, nlohmann::ordered_json rows, Console& console) {
   json["results"] = std::move(rows);
   console.out(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -124,23 +139,29 @@ void write_json(nlohmann::ordered_json json, nlohmann::ordered_json rows, Consol
 Result<void> bench_prefill(const Settings& settings, Console& console) {
   ASSIGN_OR_RETURN(const auto lengths, parse_token_counts(settings.text("--prompt-tokens"),
                                                           "--prompt-tokens", 1, 10'000'000));
+  const auto reused_percent = static_cast<std::uint64_t>(settings.integer("--reused-percent"));
   ASSIGN_OR_RETURN(const auto bench, Bench::create(settings, console));
   const bool as_json = settings.boolean("--json");
   auto rows = nlohmann::ordered_json::array();
   if (!as_json)
-    console.out(header_text(*bench, settings) +
-                "prompt tokens         ms     tokens/s    GFLOP/s\n");
+    console.out(header_text(*bench, settings) + "prompt tokens         ms     tokens/s    GFLOP/s" +
+                (reused_percent > 0 ? "    of cold\n" : "\n"));
   for (const std::uint32_t length : lengths) {
     console.progress(str_cat("prefill of ", length), 0);
-    ASSIGN_OR_RETURN(const Measurement m, bench->prefill(length));
+    const auto reused = static_cast<std::uint32_t>(length * reused_percent / 100);
+    ASSIGN_OR_RETURN(const Measurement m, bench->prefill(length, reused));
     const double rate = m.tokens / m.seconds;
     const double gflops =
         2e-9 * static_cast<double>(bench->compute.loaded.model->shape().parameter_count) * rate;
     rows.push_back({{"prompt_tokens", length},
                     {"seconds", m.seconds},
                     {"tokens_per_s", rate},
-                    {"gflop_per_s", gflops}});
-    if (!as_json) console.out(table_line(m, rate, gflops));
+                    {"gflop_per_s", gflops},
+                    {"reused_tokens", reused},
+                    {"of_cold", m.of_cold}});
+    if (as_json) continue;
+    const std::string line = table_line(m, rate, gflops);
+    console.out(reused_percent > 0 ? with_share(line, m.of_cold) : line);
   }
   if (as_json) write_json(header_json(*bench, settings), std::move(rows), console);
   return {};

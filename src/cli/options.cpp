@@ -170,6 +170,9 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
 
     {"--prompt-tokens", "", kText, "512,4096", "tokens", "", "prompt lengths to measure",
      "bench prefill"},
+    {"--reused-percent", "", kInteger, "0", "", "",
+     "this share of each prompt is in the cache already; the time is that of the rest",
+     "bench prefill", true, "", "", 0, 99},
     {"--depth", "", kText, "0,4096", "tokens", "", "context lengths to measure at", "bench decode"},
     {"--decode-tokens", "", kInteger, "32", "tokens", "", "tokens decoded per measurement",
      "bench decode", true, "", "", 1, 1e5},

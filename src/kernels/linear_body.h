@@ -25,6 +25,23 @@ struct Chunk {
   std::uint32_t count = 0;
 };
 
+// The packed chunks that are worked on next, of each panel. While few rows leave little to do, they
+// are named to the second cache step by step, so that memory is never idle.
+struct NextChunk {
+  const std::byte* panels[2];
+
+  // Part `index` of `part_bytes` bytes, of all panels.
+  template <int Panels>
+  REFRAIN_INLINE void prefetch(std::size_t index, std::size_t part_bytes) const {
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      const std::byte* part = panels[p] + index * part_bytes;
+      for (std::size_t i = 0; i < part_bytes; i += 64) __builtin_prefetch(part + i, 0, 2);
+    }
+  }
+};
+constexpr int kFewRows = 2;
+
 // One row's share of a chunk.
 struct RowOfChunk {
   const std::int8_t* values;
@@ -167,7 +184,8 @@ REFRAIN_INLINE void add_residuals(const RowOfChunk& row, std::uint32_t marks, co
 
 template <WeightType Type, int Rows, int Panels>
 REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, const Chunk& chunk,
-                                  const PanelOfChunk* s, float* y, std::size_t stride) {
+                                  const PanelOfChunk* s, const NextChunk& next, float* y,
+                                  std::size_t stride) {
   RowOfChunk rows[Rows];
   Vec total[Panels][Rows];
   const std::size_t words = (x.columns / kGroup + kGroupsPerWord - 1) / kGroupsPerWord;
@@ -181,6 +199,10 @@ REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, con
     }
   }
   for (std::uint32_t g = 0; g < chunk.count; ++g) {
+    if constexpr (Rows <= kFewRows) {
+      constexpr QuantTraits kTraits = traits_of(Type);
+      next.prefetch<Panels>(g, superblock_bytes(kTraits) * kGroup / kTraits.superblock);
+    }
     multiply_group<Type, Rows, Panels>(rows, s, g, total);
   }
   REFRAIN_UNROLL
@@ -191,10 +213,10 @@ REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, con
   }
 }
 
-template <int Rows, int Panels>
+template <WeightType Type, int Rows, int Panels>
 REFRAIN_INLINE void multiply_floating_rows(const LinearInput& x, std::uint32_t row,
-                                           const Chunk& chunk, const PanelOfChunk* s, float* y,
-                                           std::size_t stride) {
+                                           const Chunk& chunk, const PanelOfChunk* s,
+                                           const NextChunk& next, float* y, std::size_t stride) {
   const float* rows[Rows];
   const float* weights[Panels];
   Vec total[Panels][Rows];
@@ -209,6 +231,10 @@ REFRAIN_INLINE void multiply_floating_rows(const LinearInput& x, std::uint32_t r
     }
   }
   for (std::uint32_t k = 0; k < chunk.count; ++k) {
+    if constexpr (Rows <= kFewRows) {
+      if (Type == WeightType::kF32) next.prefetch<Panels>(k, 64);
+      if (Type != WeightType::kF32 && k % 2 == 0) next.prefetch<Panels>(k / 2, 64);
+    }
     Vec w[Panels];
     REFRAIN_UNROLL
     for (int p = 0; p < Panels; ++p) w[p] = load(weights[p] + std::size_t{kPanelRows} * k);
@@ -228,11 +254,12 @@ REFRAIN_INLINE void multiply_floating_rows(const LinearInput& x, std::uint32_t r
 
 template <WeightType Type, int Rows, int Panels>
 REFRAIN_INLINE void multiply_block(const LinearInput& x, std::uint32_t row, const Chunk& chunk,
-                                   const PanelOfChunk* s, float* y, std::size_t stride) {
+                                   const PanelOfChunk* s, const NextChunk& next, float* y,
+                                   std::size_t stride) {
   if constexpr (is_quantized(Type)) {
-    multiply_rows<Type, Rows, Panels>(x.quantized, row, chunk, s, y, stride);
+    multiply_rows<Type, Rows, Panels>(x.quantized, row, chunk, s, next, y, stride);
   } else {
-    multiply_floating_rows<Rows, Panels>(x, row, chunk, s, y, stride);
+    multiply_floating_rows<Type, Rows, Panels>(x, row, chunk, s, next, y, stride);
   }
 }
 
@@ -266,15 +293,20 @@ void multiply_panel(const PackedMatrix& matrix, std::uint32_t panel, const Linea
     const Chunk chunk{at, end - at < kStep ? end - at : kStep};
     REFRAIN_UNROLL
     for (int p = 0; p < Panels; ++p) from[p] = expand<Type>(from[p], chunk.count, s[p]);
+    NextChunk next;
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) {
+      next.panels[p] = from[p] + (at + kStep < end ? 0 : (Panels - 1) * matrix.panel_bytes());
+    }
     std::uint32_t row = first;
     float* to = y;
     for (; row + std::uint32_t{kRows} <= last; row += kRows, to += kRows * stride) {
-      multiply_block<Type, kRows, Panels>(x, row, chunk, s, to, stride);
+      multiply_block<Type, kRows, Panels>(x, row, chunk, s, next, to, stride);
     }
     for (; row + 2 <= last; row += 2, to += 2 * stride) {
-      multiply_block<Type, 2, Panels>(x, row, chunk, s, to, stride);
+      multiply_block<Type, 2, Panels>(x, row, chunk, s, next, to, stride);
     }
-    if (row < last) multiply_block<Type, 1, Panels>(x, row, chunk, s, to, stride);
+    if (row < last) multiply_block<Type, 1, Panels>(x, row, chunk, s, next, to, stride);
   }
 }
 
@@ -301,7 +333,8 @@ void multiply_panels(const PackedMatrix& matrix, const LinearInput& x, const Lin
   float* first_row = y + range.first_row * stride;
   std::uint32_t panel = range.first_panel;
   if constexpr (kRowBlockOfPair > 0) {
-    for (; panel + 2 <= end; panel += 2) {
+    const bool many = range.last_row - range.first_row >= std::uint32_t{kRowBlockOfPair};
+    for (; many && panel + 2 <= end; panel += 2) {
       multiply_panel<Type, 2>(matrix, panel, x, range.first_row, range.last_row,
                               first_row + std::size_t{kPanelRows} * panel, stride, s);
     }

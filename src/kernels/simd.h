@@ -291,7 +291,9 @@ REFRAIN_INLINE void store_low_bytes(void* to, IntVec a) {
 }
 
 REFRAIN_INLINE IntPart widened(const std::uint8_t* from) {
-#if defined(REFRAIN_SIMD_AVX2)
+#if defined(REFRAIN_SIMD_AVX512)
+  return (IntPart)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(REFRAIN_SIMD_AVX2)
   return (IntPart)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 #else
   typedef std::uint8_t BytePart __attribute__((vector_size(kPartLanes)));
@@ -301,7 +303,9 @@ REFRAIN_INLINE IntPart widened(const std::uint8_t* from) {
 #endif
 }
 REFRAIN_INLINE IntPart widened(const std::int8_t* from) {
-#if defined(REFRAIN_SIMD_AVX2)
+#if defined(REFRAIN_SIMD_AVX512)
+  return (IntPart)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(REFRAIN_SIMD_AVX2)
   return (IntPart)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 #else
   typedef std::int8_t BytePart __attribute__((vector_size(kPartLanes)));
@@ -311,7 +315,9 @@ REFRAIN_INLINE IntPart widened(const std::int8_t* from) {
 #endif
 }
 REFRAIN_INLINE IntPart widened(const std::uint16_t* from) {
-#if defined(REFRAIN_SIMD_AVX2)
+#if defined(REFRAIN_SIMD_AVX512)
+  return (IntPart)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(REFRAIN_SIMD_AVX2)
   return (IntPart)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 #else
   typedef std::uint16_t HalfPart __attribute__((vector_size(kPartLanes * 2)));
