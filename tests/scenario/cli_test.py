@@ -294,6 +294,11 @@ class Measuring(unittest.TestCase):
         self.assertTrue(all(row["tokens_per_s"] > 0 for row in report["results"]))
         self.assertEqual((report["model"], report["kv_format"], report["repetitions"]), ("tiny", "f16", 1))
         self.assertGreater(report["threads"], 0)
+        code, out, _ = refrain("bench", "prefill", "--model", "tiny", "--prompt-tokens", "500", "--reused-percent", "80",
+                               "--json")
+        (row,) = json.loads(out)["results"]
+        self.assertEqual(row["reused_tokens"], 400)
+        self.assertTrue(0 < row["of_cold"] < 0.8, row)
         code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0,100", "--decode-tokens", "4", "--json")
         self.assertEqual([row["depth"] for row in json.loads(out)["results"]], [0, 100])
         code, out, _ = refrain("bench", "decode", "--model", "tiny", "--depth", "0", "--decode-tokens", "4",
