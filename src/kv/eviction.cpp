@@ -12,13 +12,13 @@ EvictionOrder::EvictionOrder(EvictionPolicy policy, std::uint32_t node_count)
 
 EvictionOrder::Rank EvictionOrder::rank_of(NodeId node) const {
   const Entry& entry = entries_[to_int(node)];
-  return Rank{policy_ == EvictionPolicy::kLfu ? entry.uses : 0, entry.last_used, entry.arrival,
-              node};
+  return Rank{policy_ == EvictionPolicy::kLfu ? entry.uses : 0, entry.last_used,
+              -static_cast<std::int64_t>(entry.depth), entry.arrival, node};
 }
 
-void EvictionOrder::start(NodeId node, Tick now) {
+void EvictionOrder::start(NodeId node, Tick now, std::uint32_t depth) {
   CHECK(!contains(node), "a candidate has content already");
-  entries_[to_int(node)] = Entry{.uses = 1, .last_used = now};
+  entries_[to_int(node)] = Entry{.uses = 1, .last_used = now, .depth = depth};
 }
 
 void EvictionOrder::count_use(NodeId node, Tick now) {
