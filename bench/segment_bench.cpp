@@ -1,5 +1,5 @@
-// Speed of finding stored text in a prompt, the exact prefix and the runs behind it: processor time of
-// one plan, best of 50, for a prompt and for one twice as long. One thread.
+// Speed of finding stored text in a prompt, the exact prefix and the runs behind it: processor time
+// of one plan, best of 50, for a prompt and for one twice as long. One thread.
 //   segment_bench [STORED_TOKENS [PROMPT_TOKENS]]
 #include <algorithm>
 #include <cstdio>

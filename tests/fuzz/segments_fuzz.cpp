@@ -1,6 +1,7 @@
 // module: kv
 // Operation lists from bytes for a ledger whose requests accept moved text, checked after each
-// operation. Byte 0: pool size and policy; byte 1: cap on cached blocks; then five bytes per operation.
+// operation. Byte 0: pool size and policy; byte 1: cap on cached blocks; then five bytes per
+// operation.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// Plans prompts one after the other over a ledger full of texts, for instruction_count_test.py, which
-// counts the instructions between entry and return of refrain_measured() under valgrind. Each prompt
-// comes in two lengths: what is linear has twice the count for twice the tokens.
+// Plans prompts one after the other over a ledger full of texts, for instruction_count_test.py,
+// which counts the instructions between entry and return of refrain_measured() under valgrind. Each
+// prompt comes in two lengths: what is linear has twice the count for twice the tokens.
 //
 //   segment_instructions search      names of what ran, one a line, in order
 #include <cstdio>

@@ -1,8 +1,9 @@
-// SegmentDriver: applies a list of operations to a ledger whose requests accept moved text, and plays
-// the arena: which token lies in which slot, and whether its K/V are exact, that is, depend on the text
-// of one prompt only. Checks after every operation that nothing approximate passes for exact and that
-// no source of a run is overwritten before the run is moved, which is done as late as allowed. Used by
-// the property test (random lists) and the fuzz target (lists from bytes). One thread.
+// SegmentDriver: applies a list of operations to a ledger whose requests accept moved text, and
+// plays the arena: which token lies in which slot, and whether its K/V are exact, that is, depend
+// on the text of one prompt only. Checks after every operation that nothing approximate passes for
+// exact and that no source of a run is overwritten before the run is moved, which is done as late
+// as allowed. Used by the property test (random lists) and the fuzz target (lists from bytes). One
+// thread.
 #pragma once
 
 #include <array>
@@ -41,8 +42,9 @@ struct SegmentOperation {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const SegmentOperation& operation) {
-  static constexpr std::array kNames{"admit",  "admit_exact", "append",  "append_prompt", "commit",
-                                     "rollback", "forgo",     "release", "drop_space"};
+  static constexpr std::array kNames{"admit",         "admit_exact", "append",
+                                     "append_prompt", "commit",      "rollback",
+                                     "forgo",         "release",     "drop_space"};
   return out << "\n  " << kNames.at(static_cast<std::size_t>(operation.action)) << " which "
              << +operation.which << " texts " << +operation.texts << " begin " << +operation.begin
              << " length " << +operation.length;

@@ -1,5 +1,5 @@
-// A ledger full of texts and prompts to search in it, for the measurements of segment search (bench/
-// and regression/). The same on every machine. One thread.
+// A ledger full of texts and prompts to search in it, for the measurements of segment search
+// (bench/ and regression/). The same on every machine. One thread.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,7 @@ class SegmentProblem {
   }
   TokenList text(std::size_t number) {
     if (number % 8 == 6) return joined(random_text(20), TokenList(kTextTokens - 20, kOne));
-    if (number % 8 == 7)
-      return joined(random_text(20), cycle(tokens_from(1, 7), kTextTokens - 20));
+    if (number % 8 == 7) return joined(random_text(20), cycle(tokens_from(1, 7), kTextTokens - 20));
     TokenList tokens = random_text(kTextTokens / 2);
     tokens = joined(tokens, shared_);
     return joined(tokens, random_text(kTextTokens - tokens.size()));

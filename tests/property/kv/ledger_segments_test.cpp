@@ -1,6 +1,6 @@
 // Random lists of ledger operations where requests accept moved text, over an arena that is played
-// (tests/support/segment_driver.h): tiny pools, two spaces, both policies, heads evicted before tails.
-// After each operation every invariant is verified (A3, A4, A10).
+// (tests/support/segment_driver.h): tiny pools, two spaces, both policies, heads evicted before
+// tails. After each operation every invariant is verified (A3, A4, A10).
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -21,11 +21,10 @@ rc::Gen<SegmentOperation> any_operation() {
                                                         {1, Action::kForgo},
                                                         {5, Action::kRelease},
                                                         {1, Action::kDropSpace}});
-  return rc::gen::build<SegmentOperation>(rc::gen::set(&SegmentOperation::action, action),
-                                          rc::gen::set(&SegmentOperation::which, byte),
-                                          rc::gen::set(&SegmentOperation::texts, byte),
-                                          rc::gen::set(&SegmentOperation::begin, byte),
-                                          rc::gen::set(&SegmentOperation::length, byte));
+  return rc::gen::build<SegmentOperation>(
+      rc::gen::set(&SegmentOperation::action, action), rc::gen::set(&SegmentOperation::which, byte),
+      rc::gen::set(&SegmentOperation::texts, byte), rc::gen::set(&SegmentOperation::begin, byte),
+      rc::gen::set(&SegmentOperation::length, byte));
 }
 
 std::uint64_t run_operations(std::uint32_t least_blocks, std::uint32_t most_blocks) {

@@ -269,6 +269,21 @@ TEST_F(LedgerSegments, AHotSegmentStaysWhenItsHeadIsEvicted) {
   }
 }
 
+// Head and tail used in one tick, the tail as a segment and for longer: it still goes first.
+TEST_F(LedgerSegments, OfAChainUsedAtTheSameTimeTheTailGoesFirst) {
+  with_blocks(20);
+  const TokenList head = text(1, 64), tail = text(2, 80);
+  fixture().serve(joined(head, tail));  // 9 blocks
+  const Tick now = 100;
+  const TokenList whole = joined(joined(head, tail), text(3, 1)), moved = joined(tail, text(4, 1));
+  (void)ledger().admit(SequenceId{1}, plan(whole), 145, now).value();
+  (void)ledger().admit(SequenceId{2}, plan(moved), 81, now).value();
+  ledger().release(SequenceId{1}, now);
+  ledger().release(SequenceId{2}, now);
+  fixture().serve(text(5, 13 * kBlockSize));  // two more blocks than are free
+  EXPECT_EQ(fixture().found(whole), 144U - 2 * kBlockSize);
+}
+
 // Half of all passages come once, half are hot; each request moves what is stored.
 TEST_F(LedgerSegments, OneTimersDoNotPushTheHotPassagesOut) {
   with_blocks(300);  // 4,800 tokens: the ten hot passages are 1,600
