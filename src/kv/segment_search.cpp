@@ -157,6 +157,7 @@ std::vector<FoundRun> find_runs(const PrefixTree& tree, const SegmentIndex& inde
     if (run.length() >= min_length) chosen.emplace(run.begin, run);
   }
   std::vector<FoundRun> runs;
+  runs.reserve(chosen.size());
   for (const auto& [begin, run] : chosen) runs.push_back(run);
   return runs;
 }
