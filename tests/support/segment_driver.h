@@ -29,6 +29,7 @@ enum class SegmentAction : std::uint8_t {
   kForgo,
   kRelease,
   kDropSpace,
+  kServe,  // a whole request: admit, append its prompt, commit, release
   kCount
 };
 
@@ -42,9 +43,9 @@ struct SegmentOperation {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const SegmentOperation& operation) {
-  static constexpr std::array kNames{"admit",         "admit_exact", "append",
-                                     "append_prompt", "commit",      "rollback",
-                                     "forgo",         "release",     "drop_space"};
+  static constexpr std::array kNames{"admit",      "admit_exact", "append", "append_prompt",
+                                     "commit",     "rollback",    "forgo",  "release",
+                                     "drop_space", "serve"};
   return out << "\n  " << kNames.at(static_cast<std::size_t>(operation.action)) << " which "
              << +operation.which << " texts " << +operation.texts << " begin " << +operation.begin
              << " length " << +operation.length;
@@ -130,6 +131,7 @@ class SegmentDriver {
     using enum SegmentAction;
     if (operation.action == kAdmit) return admit(operation, kv::ReuseScope::kSegments);
     if (operation.action == kAdmitExact) return admit(operation, kv::ReuseScope::kExact);
+    if (operation.action == kServe) return serve(operation);
     if (operation.action == kDropSpace) {
       ledger_->drop(space_key(operation.which % kSpaces));
       return {};
@@ -178,6 +180,18 @@ class SegmentDriver {
     run.runs = admission->runs;
     running_.push_back(std::move(run));
     return check_sources(running_.back());
+  }
+
+  std::string serve(const SegmentOperation& operation) {
+    const std::size_t before = running_.size();
+    if (auto broken = admit(operation, kv::ReuseScope::kSegments); !broken.empty()) return broken;
+    if (running_.size() == before) return {};
+    append(running_.back(), {.action = SegmentAction::kAppendPrompt});
+    if (auto broken = commit(running_.back()); !broken.empty()) return broken;
+    if (auto broken = check_rows(running_.back()); !broken.empty()) return broken;
+    ledger_->release(running_.back().id, now_);
+    running_.pop_back();
+    return {};
   }
 
   // In front of the first step, as late as allowed.
