@@ -32,6 +32,14 @@ void EvictionOrder::keep_fresh(NodeId node, Tick now) {
   last_used = std::max(last_used, now);
 }
 
+bool EvictionOrder::keep_up_with(NodeId node, NodeId other) {
+  CHECK(!contains(node), "the rank of a candidate stands still");
+  std::uint64_t& uses = entries_[to_int(node)].uses;
+  if (uses >= entries_[to_int(other)].uses) return false;
+  uses = entries_[to_int(other)].uses;
+  return true;
+}
+
 void EvictionOrder::add(NodeId node) {
   Entry& entry = entries_[to_int(node)];
   CHECK(!entry.is_candidate, "a node is a candidate once");

@@ -30,6 +30,8 @@ class EvictionOrder {
   void start(NodeId node, Tick now, std::uint32_t depth = 0);  // new content: used once
   void count_use(NodeId node, Tick now);                       // found and used again
   void keep_fresh(NodeId node, Tick now);  // was in use until now; not a use of its own
+  // Counts at least as many uses as `other` from now on. True if that changed something.
+  bool keep_up_with(NodeId node, NodeId other);
 
   // ---- candidates
   void add(NodeId node);

@@ -69,8 +69,9 @@ class Ledger::Impl {
   BlockId take_block();
   void pin(BlockId block);
   void unpin(BlockId block);
-  void use(BlockId block, Tick now);  // pins it for a plan and counts that as a use
-  void forget(NodeId node);           // candidate -> free; what hangs below it stays
+  void use(BlockId block, Tick now);          // pins the source of a run and counts that as a use
+  void use_as_prefix(NodeId node, Tick now);  // counts a use of a pinned path
+  void forget(NodeId node);                   // candidate -> free; what hangs below it stays
   void keep_cap();
   // ---- steps in the life of a sequence (ledger_life.cpp)
   Admission start(Sequence& sequence, const ReusePlan& plan, const Fit& fit, Tick now);

@@ -39,6 +39,15 @@ void Ledger::Impl::use(BlockId block, Tick now) {
   eviction_.count_use(tree_.node_of(block), now);
 }
 
+// Whoever uses a tail behind its head needs the head: it never counts fewer uses, whatever the tail
+// has had as a segment, or twice from one request that copied a part of it and then grew into it.
+void Ledger::Impl::use_as_prefix(NodeId node, Tick now) {
+  eviction_.count_use(node, now);
+  for (NodeId above = tree_.parent_of(node);
+       above != kNoNode && eviction_.keep_up_with(above, node);)
+    above = tree_.parent_of(above);
+}
+
 void Ledger::Impl::forget(NodeId node) {
   const BlockId block = tree_.block_of(node);
   eviction_.remove(node);
@@ -98,7 +107,8 @@ Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, const F
   sequence.last_used = now;
   // Pin all of the plan before taking anything: taking may evict.
   for (BlockId block : plan.exact_blocks) {
-    use(block, now);
+    pin(block);
+    use_as_prefix(tree_.node_of(block), now);
     sequence.table.push_back(block);
     sequence.cursor = tree_.node_of(block);
     ++sequence.published;
@@ -110,7 +120,8 @@ Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, const F
   }
   admission.cached_tokens = sequence.published * options_.block_size;
   if (fit.with_partial) {
-    use(plan.partial_block, now);
+    pin(plan.partial_block);
+    use_as_prefix(tree_.node_of(plan.partial_block), now);
     sequence.copy_source = plan.partial_block;
     const BlockId own = take_block();
     sequence.table.push_back(own);
@@ -193,7 +204,7 @@ void Ledger::Impl::welcome(const Publication& published, Tick now) {
     return;
   }
   if (eviction_.contains(published.node)) eviction_.remove(published.node);
-  eviction_.count_use(published.node, now);
+  use_as_prefix(published.node, now);
   // Still pinned as the source of a copy: it is freed when that copy is done.
   if (pool_.state(published.displaced) == BlockState::kEvictable)
     pool_.give_back(published.displaced);
@@ -214,7 +225,7 @@ void Ledger::Impl::join_twin(Sequence& sequence, NodeId node, BlockId own) {
     pin(other);
     sequence.twins.push_back(other);
   }
-  eviction_.count_use(node, sequence.last_used);
+  use_as_prefix(node, sequence.last_used);
 }
 
 void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
@@ -274,9 +285,10 @@ void Ledger::Impl::release(SequenceId id, Tick now) {
   Sequence& ending = sequence(id);
   ending.last_used = std::max(ending.last_used, now);
   drop_uncommitted(ending);
+  // Without a step the part of a block that was to be copied may never have been.
+  if (!ending.copy_source) publish_tail(ending);
   let_go_of_source(ending);
   let_go_of_runs(ending, Sequence::kAllExact);
-  publish_tail(ending);
   reserved_ -= ending.reserved;
   const auto let_go = [&](BlockId block) {
     const NodeId node = tree_.node_of(block);
