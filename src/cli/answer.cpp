@@ -8,6 +8,7 @@
 
 #include "base/channel.h"
 #include "base/str.h"
+#include "text/normalizer.h"
 
 namespace refrain::cli {
 
@@ -44,19 +45,19 @@ engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
   return request;
 }
 
-Result<Answer> Answerer::chat(const std::vector<text::ChatMessage>& messages,
-                              const OnText& on_text) {
+Result<Answer> Answerer::chat(std::vector<text::ChatMessage> messages, const OnText& on_text) {
   const LoadedModel& loaded = host_.compute.loaded;
   if (!loaded.chat_template.has_value()) {
     return Error{
         Code::kUnsupported, str_cat("model `", loaded.name, "` has no chat template"),
         "continue text with `refrain run --raw`, or give a template with --chat-template FILE"};
   }
+  if (settings_.boolean("--normalize-input")) (void)text::normalize_user_messages(messages);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   ASSIGN_OR_RETURN(
       const text::Prompt prompt,
       loaded.chat_template->render(
-          {.messages = messages,
+          {.messages = std::move(messages),
            .add_generation_prompt = true,
            .now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()}));
   text::EncodedPrompt encoded = loaded.tokenizer->encode_prompt(prompt);

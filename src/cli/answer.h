@@ -35,7 +35,7 @@ class Answerer {
   // `on_text` gets the pieces as they come; false stops the answer (stdout closed).
   using OnText = std::function<bool(std::string_view)>;
   // kUnsupported without a chat template; errors of template and engine.
-  Result<Answer> chat(const std::vector<text::ChatMessage>& messages, const OnText& on_text);
+  Result<Answer> chat(std::vector<text::ChatMessage> messages, const OnText& on_text);
   // The text itself is continued.
   Result<Answer> complete(std::string_view prompt, const OnText& on_text);
 

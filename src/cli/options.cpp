@@ -132,8 +132,9 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "reuse text that stood behind another left context (approximate)", kEngineUsers, false, "",
      "accepted; comes with segment reuse; exact reuse is used meanwhile"},
     {"--normalize-input", "cache.normalize_input", kBool, "false", "", "",
-     "rewrite user text to a canonical form before tokenizing", kEngineUsers, false, "",
-     "accepted; comes with input normalisation; text is used as it arrives meanwhile"},
+     "rewrite users' chat messages to a canonical form before tokenizing: line breaks, repeated "
+     "blanks, full and half width; code and quoted text stay",
+     kEngineUsers},
     {"--min-match-blocks", "cache.min_match_blocks", kInteger, "0", "blocks", "",
      "shortest beginning worth reusing; 0 = every one, also of less than a block", kEngineUsers,
      true, "", "", 0, 65536},

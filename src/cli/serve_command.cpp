@@ -42,6 +42,7 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.max_tokens = number("--max-tokens");
   options.max_choices = number("--max-choices");
   options.any_model_name = settings.boolean("--any-model-name");
+  options.normalize_input = settings.boolean("--normalize-input");
   options.default_sampling = default_sampling(settings);
   return options;
 }

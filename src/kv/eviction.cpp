@@ -12,13 +12,13 @@ EvictionOrder::EvictionOrder(EvictionPolicy policy, std::uint32_t node_count)
 
 EvictionOrder::Rank EvictionOrder::rank_of(NodeId node) const {
   const Entry& entry = entries_[to_int(node)];
-  return Rank{policy_ == EvictionPolicy::kLfu ? entry.uses : 0, entry.last_used, entry.arrival,
-              node};
+  return Rank{policy_ == EvictionPolicy::kLfu ? entry.uses : 0, entry.last_used,
+              -static_cast<std::int64_t>(entry.depth), entry.arrival, node};
 }
 
-void EvictionOrder::start(NodeId node, Tick now) {
+void EvictionOrder::start(NodeId node, Tick now, std::uint32_t depth) {
   CHECK(!contains(node), "a candidate has content already");
-  entries_[to_int(node)] = Entry{.uses = 1, .last_used = now};
+  entries_[to_int(node)] = Entry{.uses = 1, .last_used = now, .depth = depth};
 }
 
 void EvictionOrder::count_use(NodeId node, Tick now) {
@@ -30,6 +30,14 @@ void EvictionOrder::keep_fresh(NodeId node, Tick now) {
   CHECK(!contains(node), "the rank of a candidate stands still");
   Tick& last_used = entries_[to_int(node)].last_used;
   last_used = std::max(last_used, now);
+}
+
+bool EvictionOrder::keep_up_with(NodeId node, NodeId other) {
+  CHECK(!contains(node), "the rank of a candidate stands still");
+  std::uint64_t& uses = entries_[to_int(node)].uses;
+  if (uses >= entries_[to_int(other)].uses) return false;
+  uses = entries_[to_int(other)].uses;
+  return true;
 }
 
 void EvictionOrder::add(NodeId node) {

@@ -1,11 +1,15 @@
 // EvictionOrder: which cached block goes next. It holds the use of every node and the set of
-// candidates: nodes that nobody uses and that have no children. As only leaves are candidates, a
-// chain is given up from its tail to its head; a head without its tail is still a useful prefix, a
-// tail without its head is dead. Owned by the ledger (engine thread); O(log candidates).
+// candidates: all nodes that nobody uses. Owned by the ledger (engine thread); O(log candidates).
 //
 //   lru   longest unused first
 //   lfu   fewest uses first, of these the longest unused
-//   Ties: the one that became a candidate first. No clock here; ticks come in.
+//   Ties: the deeper one first; of these the one that became a candidate first. No clock here;
+//   ticks come in.
+//
+// A chain is given up from its tail to its head, since every use of a tail as a prefix is one of
+// its head as well: a head without its tail is a useful prefix, a tail without its head is none.
+// Only hits on a segment, which use a tail alone, can let a head go first: the tail then stays as a
+// segment, while the head that nobody asks for does not cost room.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +27,11 @@ class EvictionOrder {
   EvictionOrder(EvictionPolicy policy, std::uint32_t node_count);
 
   // ---- use of a node; never while it is a candidate
-  void start(NodeId node, Tick now);       // new content: used once
-  void count_use(NodeId node, Tick now);   // found and used again
+  void start(NodeId node, Tick now, std::uint32_t depth = 0);  // new content: used once
+  void count_use(NodeId node, Tick now);                       // found and used again
   void keep_fresh(NodeId node, Tick now);  // was in use until now; not a use of its own
+  // Counts at least as many uses as `other` from now on. True if that changed something.
+  bool keep_up_with(NodeId node, NodeId other);
 
   // ---- candidates
   void add(NodeId node);
@@ -40,6 +46,7 @@ class EvictionOrder {
   struct Rank {
     std::uint64_t uses = 0;  // always 0 with lru
     Tick last_used = 0;
+    std::int64_t height = 0;  // minus the depth
     std::uint64_t arrival = 0;
     NodeId node = kNoNode;
     auto operator<=>(const Rank&) const = default;
@@ -47,6 +54,7 @@ class EvictionOrder {
   struct Entry {
     std::uint64_t uses = 0;
     Tick last_used = 0;
+    std::uint32_t depth = 0;  // blocks to its left
     std::uint64_t arrival = 0;
     bool is_candidate = false;
   };

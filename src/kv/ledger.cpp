@@ -1,8 +1,6 @@
-// Ledger: the public face, and planning (const: nothing here changes a block). Engine thread.
+// Ledger: the public face. Engine thread.
 #include "kv/ledger.h"
 
-#include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -15,104 +13,14 @@ namespace {
 // Node and block ids stay clear of their sentinels, slots of 32 bits.
 constexpr std::uint64_t kMaxSlots = 1ULL << 31U;
 
-std::vector<Span> spans_of(std::uint32_t exact_tokens, std::size_t token_count) {
-  std::vector<Span> spans;
-  const auto split = static_cast<Position>(exact_tokens);
-  const auto end = static_cast<Position>(token_count);
-  if (split > 0) spans.push_back(Span{0, split, Provenance::kExact});
-  if (split < end) spans.push_back(Span{split, end, Provenance::kFresh});
-  return spans;
-}
-
 }  // namespace
 
 Ledger::Impl::Impl(const LedgerOptions& options)
     : options_(options),
       pool_(options.block_count),
       tree_(options.block_size, options.block_count),
+      segments_(tree_, options.block_count),
       eviction_(options.policy, options.block_count) {}
-
-// ---- planning
-
-ReusePlan Ledger::Impl::plan(const CacheSpace& space, const TokenList& tokens) const {
-  ReusePlan plan;
-  plan.space = space;
-  plan.tokens = tokens;
-  plan.reason = MissReason::kDisabled;
-  if (options_.prefix_cache) {
-    // The last token is always computed: its logits choose the next one.
-    const std::size_t limit = tokens.empty() ? 0 : tokens.size() - 1;
-    const PrefixMatch match = tree_.match(space, std::span(tokens).first(limit));
-    for (NodeId node : match.full) plan.exact_blocks.push_back(tree_.block_of(node));
-    if (match.partial != kNoNode) plan.partial_block = tree_.block_of(match.partial);
-    plan.partial_tokens = match.partial_tokens;
-    plan.exact_tokens =
-        static_cast<std::uint32_t>(match.full.size()) * options_.block_size + match.partial_tokens;
-    if (plan.exact_tokens == limit) {
-      plan.reason = MissReason::kNone;
-    } else if (plan.exact_tokens == 0) {
-      plan.reason = MissReason::kCold;
-    } else {
-      plan.reason = match.something_follows ? MissReason::kDiverged : MissReason::kEnded;
-    }
-    if (plan.exact_tokens > 0 &&
-        plan.exact_tokens < std::uint64_t{options_.min_match_blocks} * options_.block_size) {
-      plan.exact_blocks.clear();
-      plan.partial_tokens = plan.exact_tokens = 0;
-      plan.reason = MissReason::kShort;
-    }
-  }
-  plan.spans = spans_of(plan.exact_tokens, tokens.size());
-  return plan;
-}
-
-std::uint32_t Ledger::Impl::blocks_for(std::uint32_t token_count) const {
-  return token_count / options_.block_size + (token_count % options_.block_size != 0 ? 1 : 0);
-}
-
-Ledger::Impl::Fit Ledger::Impl::fit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
-  const std::uint32_t whole = blocks_for(max_total_tokens);
-  if (whole > pool_.total()) return Fit::kNever;
-  const auto evictable = [this](BlockId block) {
-    return pool_.state(block) == BlockState::kEvictable;
-  };
-  // New blocks, and cached ones that the plan pins: both leave `available`.
-  const std::uint64_t taken =
-      whole - plan.exact_blocks.size() + std::ranges::count_if(plan.exact_blocks, evictable);
-  const std::uint64_t source = plan.partial_tokens > 0 && evictable(plan.partial_block) ? 1 : 0;
-  if (reserved_ + taken + source <= available()) return Fit::kWhole;
-  return reserved_ + taken <= available() ? Fit::kWithoutPartial : Fit::kNotNow;
-}
-
-bool Ledger::Impl::can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
-  if (plan.tokens.empty() || max_total_tokens < plan.tokens.size()) return false;
-  const Fit found = fit(plan, max_total_tokens);
-  return found == Fit::kWhole || found == Fit::kWithoutPartial;
-}
-
-bool Ledger::Impl::is_current(const ReusePlan& plan) const {
-  const std::span<const TokenId> tokens(plan.tokens);
-  const std::size_t full_tokens = plan.exact_blocks.size() * options_.block_size;
-  if (plan.exact_tokens != full_tokens + plan.partial_tokens) return false;
-  if (plan.exact_tokens > 0 && plan.exact_tokens >= tokens.size()) return false;
-  const auto stores = [&](BlockId block, NodeId parent, std::span<const TokenId> wanted) {
-    if (to_int(block) >= pool_.total()) return false;
-    const NodeId node = tree_.node_of(block);
-    if (node == kNoNode || tree_.parent_of(node) != parent) return false;
-    if (tree_.space_of(node) != plan.space) return false;
-    const auto stored = tree_.tokens_of(node);
-    return stored.size() >= wanted.size() &&
-           std::ranges::equal(stored.first(wanted.size()), wanted);
-  };
-  NodeId parent = kNoNode;
-  for (std::size_t i = 0; i < plan.exact_blocks.size(); ++i) {
-    const auto wanted = tokens.subspan(i * options_.block_size, options_.block_size);
-    if (!stores(plan.exact_blocks[i], parent, wanted)) return false;
-    parent = tree_.node_of(plan.exact_blocks[i]);
-  }
-  return plan.partial_tokens == 0 ||
-         stores(plan.partial_block, parent, tokens.subspan(full_tokens, plan.partial_tokens));
-}
 
 // ---- reading
 
@@ -156,8 +64,8 @@ Result<std::unique_ptr<Ledger>> Ledger::create(const LedgerOptions& options) {
 Ledger::Ledger(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Ledger::~Ledger() = default;
 
-ReusePlan Ledger::plan(const CacheSpace& space, const TokenList& tokens) const {
-  return impl_->plan(space, tokens);
+ReusePlan Ledger::plan(const CacheSpace& space, const TokenList& tokens, ReuseScope scope) const {
+  return impl_->plan(space, tokens, scope);
 }
 bool Ledger::can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
   return impl_->can_admit(plan, max_total_tokens);
@@ -199,6 +107,9 @@ void Ledger::commit(SequenceId id) {
 }
 void Ledger::rollback(SequenceId id) {
   impl_->rollback(id);
+}
+void Ledger::forgo_runs(SequenceId id) {
+  impl_->forgo_runs(id);
 }
 void Ledger::release(SequenceId id, Tick now) {
   impl_->release(id, now);

@@ -12,11 +12,13 @@
 //   ReusePlan plan = ledger.plan(space, tokens);                  // const: what could be reused
 //   Result<Admission> in = ledger.admit(id, plan, max_total_tokens, now);   // all or nothing
 //   for (BlockCopy c : in->copies) arena.copy_rows(c.from, c.to, c.row_count);   // partial-block
-//   hit ledger.append(id, tokens_of_this_step, now);                  // slots for the next rows
-//   ... executor writes K/V ...
-//   ledger.commit(id);                                            // rows are valid: publish full
-//   blocks ledger.release(id, now);                                      // blocks become evictable
-//   or free
+//                                                                 // hit
+//   ledger.append(id, tokens_of_this_step, now);                  // slots for the next rows
+//   ... executor writes K/V, or moves the rows of a run ...
+//   ledger.commit(id);                                            // rows are valid: full blocks
+//                                                                 // are published
+//   ledger.release(id, now);                                      // blocks become evictable or
+//   free
 #pragma once
 
 #include <cstddef>
@@ -42,14 +44,24 @@ struct LedgerOptions {
   std::uint32_t max_cached_blocks = 0;  // cap on evictable blocks inside the budget; 0 = no own cap
   EvictionPolicy policy = EvictionPolicy::kLru;
   std::uint32_t min_match_blocks = 0;  // shorter matches are not worth it; 0 = even one token is
-  bool prefix_cache = true;  // off switch: nothing is matched, nothing is published
+  bool prefix_cache = true;            // off switch: nothing is matched, nothing is published
 };
 
 // Everything that changes the bits of a block, hashed: model file, rope settings, KV format,
 // adapters, tenant salt, kernel variant, numerics version. Blocks of different spaces never meet.
 using CacheSpace = Hash128;
 
-enum class Provenance { kExact, kFresh };  // later issues: kMoved, kRepaired
+enum class Provenance {
+  kExact,  // found behind the same text
+  kMoved,  // found behind another text or at another position: approximate
+  kFresh,  // to be computed
+};
+
+// What a plan may reuse.
+enum class ReuseScope {
+  kExact,     // the exact prefix only
+  kSegments,  // and moved text behind it, for requests that accept an approximation
+};
 
 // One run of prompt positions [begin, end) and where its K/V comes from.
 struct Span {
@@ -57,6 +69,19 @@ struct Span {
   Position end = 0;
   Provenance provenance = Provenance::kFresh;
   bool operator==(const Span&) const = default;
+};
+
+// Moved text: prompt positions [begin, begin + length) hold tokens that are also stored in one
+// chain of blocks, computed at positions from `source_begin` on. Row i of the run is row (first_row
+// + i) % block_size of block blocks[(first_row + i) / block_size].
+struct SegmentRun {
+  Position begin = 0;
+  std::uint32_t length = 0;
+  Position source_begin = 0;    // equal to `begin`: not moved, yet behind another text
+  std::uint32_t first_row = 0;  // == source_begin % block_size
+  std::vector<BlockId> blocks;
+  Position end() const { return begin + static_cast<Position>(length); }
+  bool operator==(const SegmentRun&) const = default;
 };
 
 // Why the exact prefix ended where it did.
@@ -77,6 +102,7 @@ struct ReusePlan {
   BlockId partial_block{};            // block whose first `partial_tokens` rows also match
   std::uint32_t partial_tokens = 0;   // 0 = no partial hit
   std::uint32_t exact_tokens = 0;     // exact_blocks * block_size + partial_tokens < tokens.size()
+  std::vector<SegmentRun> runs;       // behind the exact prefix; ascending, not overlapping
   std::vector<Span> spans;            // ascending, gap-free, [0, tokens.size())
   MissReason reason = MissReason::kCold;
 };
@@ -94,6 +120,11 @@ struct Admission {
   std::uint32_t cached_tokens = 0;
   std::vector<BlockCopy> copies;  // to be done by the arena before the first step; until the first
                                   // commit (or release) nothing can overwrite their sources
+  // The plan's runs, or none where keeping their sources would leave no room for the request. Until
+  // the end of a run is committed (or they are forgone, or release) nothing can overwrite its
+  // source. The sequence is approximate from the first one on: what it computes there and behind is
+  // never published.
+  std::vector<SegmentRun> runs;
 };
 
 struct LedgerCounts {
@@ -105,7 +136,8 @@ struct LedgerCounts {
 // Monotonic totals; every metric about the cache is derived from these.
 struct LedgerTotals {
   std::uint64_t queried_tokens = 0;  // prompt tokens of admitted sequences
-  std::uint64_t hit_tokens = 0;      // of those, reused
+  std::uint64_t hit_tokens = 0;      // of those, reused exactly
+  std::uint64_t moved_tokens = 0;    // of those, in runs of segments (also if forgone later)
   std::uint64_t published_blocks = 0;
   std::uint64_t evicted_blocks = 0;
   std::uint64_t duplicate_blocks = 0;  // same content computed twice (concurrent requests)
@@ -119,9 +151,13 @@ class Ledger {
   ~Ledger();
 
   // ---- const: finding and planning change nothing
-  // Longest exact prefix of `tokens` in `space`; never all of it, so that at least one token is
-  // computed (its logits are needed). Tokens are compared after every hash hit.
-  ReusePlan plan(const CacheSpace& space, const TokenList& tokens) const;
+  // Longest exact prefix of `tokens` in `space`, and with kSegments the runs of stored text behind
+  // it, each of at least max(kMinRunTokens, min_match_blocks * block_size) tokens. Never all of the
+  // prompt, so that at least one token is computed (its logits are needed). Tokens are compared
+  // after every hash hit.
+  static constexpr std::uint32_t kMinRunTokens = 64;  // shorter ones are not worth moving
+  ReusePlan plan(const CacheSpace& space, const TokenList& tokens,
+                 ReuseScope scope = ReuseScope::kExact) const;
   // Whether admit() would succeed now.
   bool can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const;
   // Blocks a sequence of that many tokens needs, over the whole pool; for early refusal.
@@ -150,6 +186,9 @@ class Ledger {
   void commit(SequenceId id);
   // Forgets appended but uncommitted tokens (a step that failed or was rejected).
   void rollback(SequenceId id);
+  // The runs of this sequence are not used after all (a gate refused them): their sources are let
+  // go, and it is exact again. CHECKs that nothing from the first run on has been appended.
+  void forgo_runs(SequenceId id);
   // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is
   // freed.
   void release(SequenceId id, Tick now);

@@ -29,20 +29,31 @@ void Ledger::Impl::unpin(BlockId block) {
   const NodeId node = tree_.node_of(block);
   if (node == kNoNode) {
     pool_.give_back(block);
-  } else if (tree_.is_leaf(node)) {
+  } else {
     eviction_.add(node);
   }
 }
 
+void Ledger::Impl::use(BlockId block, Tick now) {
+  pin(block);
+  eviction_.count_use(tree_.node_of(block), now);
+}
+
+// Whoever uses a tail behind its head needs the head: it never counts fewer uses, whatever the tail
+// has had as a segment, or twice from one request that copied a part of it and then grew into it.
+void Ledger::Impl::use_as_prefix(NodeId node, Tick now) {
+  eviction_.count_use(node, now);
+  for (NodeId above = tree_.parent_of(node);
+       above != kNoNode && eviction_.keep_up_with(above, node);)
+    above = tree_.parent_of(above);
+}
+
 void Ledger::Impl::forget(NodeId node) {
   const BlockId block = tree_.block_of(node);
-  const NodeId parent = tree_.parent_of(node);
   eviction_.remove(node);
+  if (tree_.is_full(node)) segments_.erase(node);
   tree_.remove(node);
   pool_.give_back(block);
-  if (parent != kNoNode && tree_.is_leaf(parent) &&
-      pool_.state(tree_.block_of(parent)) == BlockState::kEvictable)
-    eviction_.add(parent);
 }
 
 void Ledger::Impl::keep_cap() {
@@ -66,13 +77,13 @@ Result<Admission> Ledger::Impl::admit(SequenceId id, const ReusePlan& plan,
                  str_cat("room for ", max_total_tokens, " tokens is less than the prompt of ",
                          plan.tokens.size())};
   const Fit found = fit(plan, max_total_tokens);
-  if (found == Fit::kNever)
+  if (!found.ever)
     return Error{
         Code::kContextLength,
         str_cat("a request of up to ", max_total_tokens, " tokens needs ",
                 blocks_for(max_total_tokens), " KV blocks, the whole budget has ", pool_.total()),
         "shorten the prompt, lower max_tokens, or raise the KV budget"};
-  if (found == Fit::kNotNow)
+  if (!found.now)
     return Error{Code::kUnavailable,
                  str_cat("a request of up to ", max_total_tokens,
                          " tokens does not fit beside the running ones: ", available(),
@@ -85,28 +96,32 @@ Result<Admission> Ledger::Impl::admit(SequenceId id, const ReusePlan& plan,
   sequence.reserved =
       blocks_for(max_total_tokens) - static_cast<std::uint32_t>(plan.exact_blocks.size());
   reserved_ += sequence.reserved;
-  const Admission admission = start(sequence, plan, found == Fit::kWhole, now);
+  const Admission admission = start(sequence, plan, found, now);
   totals_.queried_tokens += plan.tokens.size();
   totals_.hit_tokens += admission.cached_tokens;
+  for (const SegmentRun& run : admission.runs) totals_.moved_tokens += run.length;
   return admission;
 }
 
-Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, bool with_partial,
-                              Tick now) {
+Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, const Fit& fit, Tick now) {
   sequence.last_used = now;
   // Pin all of the plan before taking anything: taking may evict.
   for (BlockId block : plan.exact_blocks) {
     pin(block);
-    eviction_.count_use(tree_.node_of(block), now);
+    use_as_prefix(tree_.node_of(block), now);
     sequence.table.push_back(block);
     sequence.cursor = tree_.node_of(block);
     ++sequence.published;
   }
   Admission admission;
+  if (fit.with_runs) {
+    start_runs(sequence, plan, now);
+    admission.runs = plan.runs;
+  }
   admission.cached_tokens = sequence.published * options_.block_size;
-  if (with_partial && plan.partial_tokens > 0) {
+  if (fit.with_partial) {
     pin(plan.partial_block);
-    eviction_.count_use(tree_.node_of(plan.partial_block), now);
+    use_as_prefix(tree_.node_of(plan.partial_block), now);
     sequence.copy_source = plan.partial_block;
     const BlockId own = take_block();
     sequence.table.push_back(own);
@@ -122,15 +137,27 @@ Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, bool wi
   return admission;
 }
 
+void Ledger::Impl::start_runs(Sequence& sequence, const ReusePlan& plan, Tick now) {
+  sequence.exact_end = static_cast<std::uint32_t>(plan.runs.front().begin);
+  for (const SegmentRun& run : plan.runs) {
+    for (BlockId block : run.blocks) use(block, now);
+    sequence.run_sources.push_back(RunSource{static_cast<std::uint32_t>(run.end()), run.blocks});
+  }
+}
+
 // ---- steps
 
 void Ledger::Impl::append(SequenceId id, std::span<const TokenId> tokens, Tick now) {
   Sequence& running = sequence(id);
   CHECK(tokens.size() <= running.max_total - running.length,
         "append() beyond what was reserved at admission");
+  const std::uint32_t exact_before = running.exact_part(running.length);
   running.length += static_cast<std::uint32_t>(tokens.size());
   running.last_used = now;
-  if (options_.prefix_cache) running.tail.insert(running.tail.end(), tokens.begin(), tokens.end());
+  if (options_.prefix_cache) {
+    const auto exact = tokens.first(running.exact_part(running.length) - exact_before);
+    running.tail.insert(running.tail.end(), exact.begin(), exact.end());
+  }
   while (running.table.size() < blocks_for(running.length)) {
     CHECK(running.reserved > 0, "a sequence took more blocks than it reserved");
     running.table.push_back(take_block());
@@ -144,6 +171,7 @@ void Ledger::Impl::commit(SequenceId id) {
   if (running.length == running.committed) return;
   let_go_of_source(running);  // a step has run, so the copy was made
   running.committed = running.length;
+  let_go_of_runs(running, running.committed);
   if (options_.prefix_cache) publish_full_blocks(running);
   keep_cap();
 }
@@ -170,12 +198,13 @@ void Ledger::Impl::publish_full_blocks(Sequence& sequence) {
 // New content is in the tree: count it, and free what a leaf that grew held before.
 void Ledger::Impl::welcome(const Publication& published, Tick now) {
   ++totals_.published_blocks;
+  if (tree_.is_full(published.node)) segments_.insert(published.node);
   if (published.outcome == PublishOutcome::kInserted) {
-    eviction_.start(published.node, now);
+    eviction_.start(published.node, now, tree_.depth_of(published.node));
     return;
   }
   if (eviction_.contains(published.node)) eviction_.remove(published.node);
-  eviction_.count_use(published.node, now);
+  use_as_prefix(published.node, now);
   // Still pinned as the source of a copy: it is freed when that copy is done.
   if (pool_.state(published.displaced) == BlockState::kEvictable)
     pool_.give_back(published.displaced);
@@ -196,7 +225,7 @@ void Ledger::Impl::join_twin(Sequence& sequence, NodeId node, BlockId own) {
     pin(other);
     sequence.twins.push_back(other);
   }
-  eviction_.count_use(node, sequence.last_used);
+  use_as_prefix(node, sequence.last_used);
 }
 
 void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
@@ -209,7 +238,8 @@ void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
   }
   sequence.length = sequence.committed;
   if (options_.prefix_cache)
-    sequence.tail.resize(sequence.committed - sequence.published * options_.block_size);
+    sequence.tail.resize(sequence.exact_part(sequence.committed) -
+                         sequence.published * options_.block_size);
 }
 
 void Ledger::Impl::let_go_of_source(Sequence& sequence) {
@@ -218,9 +248,26 @@ void Ledger::Impl::let_go_of_source(Sequence& sequence) {
   sequence.copy_source.reset();
 }
 
+void Ledger::Impl::let_go_of_runs(Sequence& sequence, std::uint32_t committed) {
+  auto& sources = sequence.run_sources;
+  const auto first_kept = std::ranges::find_if(
+      sources, [&](const RunSource& source) { return source.end > committed; });
+  for (auto source = sources.begin(); source != first_kept; ++source)
+    for (BlockId block : source->blocks) unpin(block);
+  sources.erase(sources.begin(), first_kept);
+}
+
 void Ledger::Impl::rollback(SequenceId id) {
   Sequence& running = sequence(id);
   drop_uncommitted(running);
+  keep_cap();
+}
+
+void Ledger::Impl::forgo_runs(SequenceId id) {
+  Sequence& running = sequence(id);
+  CHECK(running.length <= running.exact_end, "rows of a run, or behind it, are there already");
+  let_go_of_runs(running, Sequence::kAllExact);
+  running.exact_end = Sequence::kAllExact;
   keep_cap();
 }
 
@@ -238,8 +285,10 @@ void Ledger::Impl::release(SequenceId id, Tick now) {
   Sequence& ending = sequence(id);
   ending.last_used = std::max(ending.last_used, now);
   drop_uncommitted(ending);
+  // Without a step the part of a block that was to be copied may never have been.
+  if (!ending.copy_source) publish_tail(ending);
   let_go_of_source(ending);
-  publish_tail(ending);
+  let_go_of_runs(ending, Sequence::kAllExact);
   reserved_ -= ending.reserved;
   const auto let_go = [&](BlockId block) {
     const NodeId node = tree_.node_of(block);
@@ -255,13 +304,10 @@ void Ledger::Impl::release(SequenceId id, Tick now) {
 
 std::uint32_t Ledger::Impl::drop(const CacheSpace* only) {
   std::uint32_t dropped = 0;
-  for (NodeId leaf : eviction_.candidates()) {
-    if (only != nullptr && tree_.space_of(leaf) != *only) continue;
-    for (NodeId node = leaf; node != kNoNode && eviction_.contains(node); ++dropped) {
-      const NodeId parent = tree_.parent_of(node);
-      forget(node);
-      node = parent;
-    }
+  for (NodeId node : eviction_.candidates()) {
+    if (only != nullptr && tree_.space_of(node) != *only) continue;
+    forget(node);
+    ++dropped;
   }
   return dropped;
 }

@@ -10,6 +10,7 @@ namespace refrain::kv {
 std::string Ledger::Impl::verify() const {
   if (auto broken = pool_.verify(); !broken.empty()) return broken;
   if (auto broken = tree_.verify(); !broken.empty()) return broken;
+  if (auto broken = segments_.verify(); !broken.empty()) return broken;
   std::vector<std::uint32_t> holders(pool_.total(), 0);
   for (const auto& [id, sequence] : sequences_)
     if (auto broken = verify_sequence(sequence, holders); !broken.empty())
@@ -26,6 +27,8 @@ std::string Ledger::Impl::verify_sequence(const Sequence& sequence,
   for (BlockId block : sequence.table) ++holders.at(to_int(block));
   for (BlockId block : sequence.twins) ++holders.at(to_int(block));
   if (sequence.copy_source) ++holders.at(to_int(*sequence.copy_source));
+  for (const RunSource& source : sequence.run_sources)
+    for (BlockId block : source.blocks) ++holders.at(to_int(block));
 
   if (sequence.committed > sequence.length || sequence.length > sequence.max_total)
     return "committed <= length <= max_total does not hold";
@@ -36,13 +39,23 @@ std::string Ledger::Impl::verify_sequence(const Sequence& sequence,
   if (std::set<BlockId>(sequence.table.begin(), sequence.table.end()).size() !=
       sequence.table.size())
     return "a block stands twice in its table";
+  return verify_exact_part(sequence);
+}
+
+std::string Ledger::Impl::verify_exact_part(const Sequence& sequence) const {
+  std::uint32_t last_end = std::max(sequence.committed, sequence.exact_end);
+  for (const RunSource& source : sequence.run_sources) {
+    if (source.end <= last_end) return "a run is pinned that lies before what is committed";
+    last_end = source.end;
+  }
   if (!options_.prefix_cache)
     return sequence.published == 0 && sequence.tail.empty() ? ""
                                                             : "the cache is off, yet it has some";
-  if (sequence.published != sequence.committed / options_.block_size)
-    return "a full committed block is not published";
+  if (sequence.published != sequence.exact_part(sequence.committed) / options_.block_size)
+    return "published are not exactly the full committed blocks without moved rows";
   if (sequence.tail.size() !=
-      sequence.length - static_cast<std::size_t>(sequence.published) * options_.block_size)
+      sequence.exact_part(sequence.length) -
+          static_cast<std::size_t>(sequence.published) * options_.block_size)
     return "its tail does not begin behind its published blocks";
   return verify_path(sequence);
 }
@@ -54,7 +67,7 @@ std::string Ledger::Impl::verify_path(const Sequence& sequence) const {
   NodeId node = sequence.cursor;
   for (std::uint32_t i = sequence.published; i > 0; --i) {
     if (node == kNoNode) return "its path is shorter than its published blocks";
-    if (!tree_.is_full(node) || tree_.space_of(node) != sequence.space)
+    if (!tree_.is_full(node) || tree_.is_detached(node) || tree_.space_of(node) != sequence.space)
       return "its path leads through a foreign node";
     const BlockId own = sequence.table[i - 1];
     if (tree_.block_of(node) != own) {
@@ -78,12 +91,8 @@ std::string Ledger::Impl::verify_block(BlockId block, std::uint32_t holders) con
   if (state == BlockState::kFree && node != kNoNode) return "free, but in the tree";
   if (state == BlockState::kEvictable && node == kNoNode) return "evictable without content";
   if (node == kNoNode) return {};
-  const NodeId parent = tree_.parent_of(node);
-  if (state == BlockState::kPinned && parent != kNoNode &&
-      pool_.state(tree_.block_of(parent)) != BlockState::kPinned)
-    return "pinned below a node that is not";
-  if (eviction_.contains(node) != (state == BlockState::kEvictable && tree_.is_leaf(node)))
-    return "candidates for eviction are not the unpinned leaves";
+  if (eviction_.contains(node) != (state == BlockState::kEvictable))
+    return "candidates for eviction are not the unpinned blocks";
   return {};
 }
 

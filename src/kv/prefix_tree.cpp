@@ -123,6 +123,13 @@ PrefixMatch PrefixTree::match(const Hash128& space, std::span<const TokenId> tok
   return match;
 }
 
+std::vector<NodeId> PrefixTree::nodes() const {
+  std::vector<NodeId> used;
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].token_count > 0) used.push_back(NodeId{i});
+  return used;
+}
+
 // ---- changing
 
 void PrefixTree::store(NodeId node, std::span<const TokenId> tokens, BlockId block) {
@@ -158,7 +165,10 @@ Publication PrefixTree::publish(const Place& place, std::span<const TokenId> tok
   const NodeId node = unused_.back();
   unused_.pop_back();
   at(node) = Node{.parent = place.parent, .space = place.space};
-  if (place.parent != kNoNode) ++at(place.parent).child_count;
+  if (place.parent != kNoNode) {
+    ++at(place.parent).child_count;
+    at(node).depth = at(place.parent).depth + 1;
+  }
   store(node, tokens, block);
   return Publication{PublishOutcome::kInserted, node};
 }
@@ -170,10 +180,28 @@ void PrefixTree::move_to_block(NodeId node, BlockId block) {
   at(node).block = block;
 }
 
-void PrefixTree::remove(NodeId node) {
-  CHECK(is_leaf(node), "only a leaf can be forgotten: what hangs below needs it");
+std::vector<NodeId> PrefixTree::children_of(NodeId node) const {
+  std::vector<NodeId> children;
+  if (is_leaf(node)) return children;
+  const Place place{at(node).space, node};
+  for (auto child = order_.lower_bound(ChildKey{place, {}});
+       child != order_.end() && hangs_at(*child, place); ++child)
+    children.push_back(*child);
+  return children;
+}
+
+void PrefixTree::unlink(NodeId node) {
   if (is_full(node)) chains_.erase(node);
   order_.erase(node);
+}
+
+void PrefixTree::remove(NodeId node) {
+  for (NodeId child : children_of(node)) {
+    unlink(child);  // while its place is still the one it is sorted by
+    at(child).parent = kNoNode;
+    at(child).is_detached = true;
+  }
+  if (!is_detached(node)) unlink(node);
   node_of_block_[to_int(at(node).block)] = kNoNode;
   if (at(node).parent != kNoNode) --at(at(node).parent).child_count;
   at(node) = Node{};
@@ -192,7 +220,13 @@ std::string PrefixTree::verify_node(NodeId node, std::uint32_t child_count) cons
   if (stored.parent != kNoNode) {
     if (at(stored.parent).token_count != block_size_) return broken("its parent is not full");
     if (at(stored.parent).space != stored.space) return broken("its parent is in another space");
+    if (at(stored.parent).depth + 1 != stored.depth)
+      return broken("not one deeper than its parent");
   }
+  if (stored.is_detached)
+    return stored.parent == kNoNode && stored.depth > 0 ? ""
+                                                        : broken("detached, yet it has a place");
+  if (stored.parent == kNoNode && stored.depth != 0) return broken("a first block in the middle");
   if (is_full(node) && find_full(Place{stored.space, stored.parent}, tokens_of(node)) != node)
     return broken("not found by its chain hash");
   if (!order_.contains(node)) return broken("not found by its tokens");
@@ -214,11 +248,13 @@ std::string PrefixTree::verify_order() const {
 std::string PrefixTree::verify() const {
   std::vector<std::uint32_t> child_counts(nodes_.size(), 0);
   std::uint32_t used = 0;
-  std::uint32_t full = 0;
+  std::uint32_t attached = 0;
+  std::uint32_t full = 0;  // of the attached ones
   for (const Node& node : nodes_) {
     if (node.token_count == 0) continue;
     ++used;
-    if (node.token_count == block_size_) ++full;
+    if (!node.is_detached) ++attached;
+    if (!node.is_detached && node.token_count == block_size_) ++full;
     if (node.parent != kNoNode) ++child_counts[to_int(node.parent)];
   }
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -228,7 +264,8 @@ std::string PrefixTree::verify() const {
   std::uint32_t blocks = 0;
   for (NodeId node : node_of_block_) blocks += node != kNoNode ? 1U : 0U;
   if (blocks != used) return str_cat(used, " nodes but ", blocks, " blocks with a node");
-  if (order_.size() != used) return str_cat(used, " nodes but ", order_.size(), " in order");
+  if (order_.size() != attached)
+    return str_cat(attached, " attached nodes but ", order_.size(), " in order");
   if (chains_.size() != full) return str_cat(full, " full nodes but ", chains_.size(), " hashes");
   if (unused_.size() + used != nodes_.size()) return "nodes are lost";
   return verify_order();

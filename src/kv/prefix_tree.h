@@ -7,6 +7,10 @@
 //   space T -+- [a b c d]                              spaces never meet
 //
 // Siblings differ, and no short leaf is a prefix of a sibling (the longer one replaces it).
+// A node may be forgotten before what hangs below it: its children are then *detached*. No prefix
+// leads to them any more, but their tokens, position and own continuations stay, so that they can
+// still be found as segments (kv/segment_index.h).
+//
 // Two ways to a child:
 //   by chain hash   O(1) for a whole block: hash(parent's hash, tokens). The hash only proposes;
 //                   parent and tokens are compared before anything counts as found.
@@ -78,10 +82,21 @@ class PrefixTree {
   BlockId block_of(NodeId node) const { return at(node).block; }
   NodeId parent_of(NodeId node) const { return at(node).parent; }
   const Hash128& space_of(NodeId node) const { return at(node).space; }
+  // Of its first token in the text that it was computed in.
+  Position position_of(NodeId node) const {
+    return static_cast<Position>(at(node).depth * block_size_);
+  }
+  std::uint32_t depth_of(NodeId node) const { return at(node).depth; }
+  bool is_detached(NodeId node) const { return at(node).is_detached; }
   std::span<const TokenId> tokens_of(NodeId node) const;
   bool is_full(NodeId node) const { return at(node).token_count == block_size_; }
   bool is_leaf(NodeId node) const { return at(node).child_count == 0; }
-  std::uint32_t node_count() const { return static_cast<std::uint32_t>(order_.size()); }
+  std::uint32_t block_size() const { return block_size_; }
+  std::uint32_t node_count() const {
+    return static_cast<std::uint32_t>(nodes_.size() - unused_.size());
+  }
+  // Detached ones included.
+  std::vector<NodeId> nodes() const;
   // Empty if all indexes agree with each other; else what does not. O(blocks).
   std::string verify() const;
 
@@ -90,7 +105,7 @@ class PrefixTree {
   Publication publish(const Place& place, std::span<const TokenId> tokens, BlockId block);
   // The same tokens are now kept in another block.
   void move_to_block(NodeId node, BlockId block);
-  // Forgets a leaf.
+  // Forgets a node; its children are detached.
   void remove(NodeId node);
 
  private:
@@ -99,6 +114,8 @@ class PrefixTree {
     NodeId parent = kNoNode;
     std::uint32_t token_count = 0;  // 0 = node not in use
     std::uint32_t child_count = 0;
+    std::uint32_t depth = 0;   // blocks to its left in the text it was computed in
+    bool is_detached = false;  // its parent has been forgotten
     Hash128 space{};
     Hash128 chain{};  // of the path including this node; full nodes only
   };
@@ -120,6 +137,8 @@ class PrefixTree {
   ChildKey key_of(NodeId node) const;
   std::uint32_t common_tokens(NodeId node, const ChildKey& key) const;
   bool hangs_at(NodeId node, const Place& place) const;
+  std::vector<NodeId> children_of(NodeId node) const;
+  void unlink(NodeId node);  // from both indexes
   void store(NodeId node, std::span<const TokenId> tokens, BlockId block);
   std::string verify_node(NodeId node, std::uint32_t child_count) const;
   std::string verify_order() const;
@@ -130,6 +149,7 @@ class PrefixTree {
   std::vector<TokenId> tokens_;        // [block_count * block_size], by node
   std::vector<NodeId> node_of_block_;  // [block_count]
   std::vector<NodeId> unused_;
+  // Both without detached nodes.
   ChainIndex chains_;
   std::set<NodeId, ByTokens> order_;
 };

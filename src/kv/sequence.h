@@ -7,6 +7,7 @@
 //   K/V          valid .................................. ][ being computed ]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -19,7 +20,15 @@
 
 namespace refrain::kv {
 
+// Blocks that a run is moved from, pinned until its end is committed.
+struct RunSource {
+  std::uint32_t end = 0;  // of the run, in the sequence
+  std::vector<BlockId> blocks;
+};
+
 struct Sequence {
+  static constexpr std::uint32_t kAllExact = 0xFFFFFFFFU;
+
   Hash128 space{};
   BlockTable table;             // append-only while tokens are committed
   std::uint32_t length = 0;     // tokens appended
@@ -30,13 +39,20 @@ struct Sequence {
   // there to the root is pinned by this sequence, so that nothing can be evicted above it.
   NodeId cursor = kNoNode;
   std::uint32_t published = 0;  // blocks on that path
-  TokenList tail;               // tokens behind the published blocks
+  TokenList tail;               // exact tokens behind the published blocks
+  // Rows from this position on are moved, or were computed behind moved ones: never published.
+  std::uint32_t exact_end = kAllExact;
+  std::vector<RunSource> run_sources;  // ascending by end
   // Blocks of that path that are not in the table: somebody else published the same content
   // first and still uses it; the table keeps its own, private copy.
   std::vector<BlockId> twins;
   // Source of a copy on write; pinned until the first step is done.
   std::optional<BlockId> copy_source;
   Tick last_used = 0;
+
+  std::uint32_t exact_part(std::uint32_t token_count) const {
+    return std::min(token_count, exact_end);
+  }
 };
 
 }  // namespace refrain::kv

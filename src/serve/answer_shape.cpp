@@ -77,7 +77,7 @@ std::string_view finish_reason_text(engine::FinishReason reason) {
   return "stop";
 }
 
-void write_usage(JsonWriter& out, const engine::Usage& usage) {
+void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized) {
   out.begin_object();
   out.field("prompt_tokens", usage.prompt_tokens);
   out.field("completion_tokens", usage.completion_tokens);
@@ -86,7 +86,9 @@ void write_usage(JsonWriter& out, const engine::Usage& usage) {
   out.field("cached_tokens", usage.cached_tokens).end_object();
   out.key("refrain").begin_object().key("provenance").begin_object();
   out.field("exact", usage.cached_tokens).field("computed", usage.computed_tokens).end_object();
-  out.field("miss_reason", miss_reason_text(usage.miss_reason)).end_object();
+  out.field("miss_reason", miss_reason_text(usage.miss_reason));
+  if (normalized) out.field("normalized", true);
+  out.end_object();
   out.end_object();
 }
 

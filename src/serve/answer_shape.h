@@ -15,8 +15,8 @@ namespace refrain::serve {
 
 // {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details":
 // {"cached_tokens"},
-//  "refrain": {"provenance": {"exact", "computed"}, "miss_reason"}}
-void write_usage(JsonWriter& out, const engine::Usage& usage);
+//  "refrain": {"provenance": {"exact", "computed"}, "miss_reason", "normalized" if true}}
+void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized = false);
 // {"queue_ms", "prefill_ms", "ttft_ms", "decode_ms", "tpot_ms", "prompt_tokens_computed",
 //  "tokens_per_second"}
 void write_timings(JsonWriter& out, const engine::Timings& timings, const engine::Usage& usage);

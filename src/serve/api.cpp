@@ -9,6 +9,7 @@
 #include "serve/chat_reply.h"
 #include "serve/completion_reply.h"
 #include "serve/embeddings.h"
+#include "text/normalizer.h"
 
 namespace refrain::serve {
 namespace {
@@ -145,6 +146,10 @@ Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
   return request;
 }
 
+bool Api::normalize(ChatRequest& request) const {
+  return options_.normalize_input && text::normalize_user_messages(request.messages);
+}
+
 Result<text::EncodedPrompt> Api::encode_chat(const ChatRequest& request) const {
   if (parts_.chat_template == nullptr)
     return Error{Code::kUnsupported, "this model has no chat template",
@@ -172,6 +177,7 @@ Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
   ASSIGN_OR_RETURN(ChatRequest request,
                    read_chat_request(body, options_.max_choices, options_.default_sampling));
   RETURN_IF_ERROR(check_model(request.generation.model));
+  const bool normalized = normalize(request);
   ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
   const bool may_call = request.tools.may_call();
   // Without parallel calls, the end of the first one ends the answer.
@@ -181,6 +187,7 @@ Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
                    generate(std::move(prompt), request.generation, caller, "messages"));
   ChatReplyOptions reply;
   reply.frame = frame("chatcmpl-", request.generation);
+  reply.frame.normalized = normalized;
   reply.logprobs = request.generation.sampling.top_logprobs >= 0;
   reply.parse_tool_calls = may_call;
   reply.only_tool_calls = may_call && request.tools.grammar.has_value();

@@ -34,6 +34,8 @@ class Api {
   Result<Prepared> tokenize(const Json& body) const;
   Result<Prepared> detokenize(const Json& body) const;
 
+  // True if it rewrote a message of a user.
+  bool normalize(ChatRequest& request) const;
   Result<text::EncodedPrompt> encode_chat(const ChatRequest& request) const;
   Result<text::EncodedPrompt> encode_input(const PromptInput& input, bool parse_special,
                                            std::string_view field) const;

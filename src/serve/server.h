@@ -50,6 +50,7 @@ struct ServerOptions {
   std::uint32_t max_tokens = 2048;               // default and ceiling of generated tokens
   std::uint32_t max_choices = 16;                // ceiling of n
   bool any_model_name = false;                   // true: `model` of a request is ignored
+  bool normalize_input = false;                  // user messages are rewritten (text/normalizer.h)
   engine::SamplingParams default_sampling = {};  // used where a request leaves a field out
 };
 

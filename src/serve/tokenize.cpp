@@ -46,6 +46,7 @@ Result<Prepared> Api::tokenize(const Json& body) const {
     ChatRequest request;
     read_prompt_fields(read, &request);
     if (read.failed()) return read.error();
+    (void)normalize(request);
     ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
     tokens = std::move(prompt.tokens);
   } else {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Instructions that each kernel executes on a fixed problem, against recorded counts.
+"""Instructions that each step of a program executes on a fixed problem, against recorded counts.
 
-    instruction_count_test.py PROGRAM COMPILER [--record]
+    instruction_count_test.py PROGRAM COMPILER DATA SET... [--record]
 
-PROGRAM is kernel_instructions, COMPILER what built it ("GNU 12"). Counts do not depend on how busy the
-machine is, so a kernel that has become slower by doing more is seen on any machine. --record writes
-instructions.json anew; do so after a change that is meant to change them, and say why in its commit.
-Exit code 77: not comparable here.
+PROGRAM is kernel_instructions or segment_instructions, COMPILER what built it ("GNU 12"), DATA the file
+of its counts, SET its argument, one run each. Counts do not depend on how busy the machine is, so what
+has become slower by doing more is seen on any machine. --record writes DATA anew; do so after a change
+that is meant to change them, and say why in its commit. Exit code 77: not comparable here.
 """
 import argparse
 import json
@@ -17,13 +17,11 @@ import sys
 import tempfile
 
 TOLERANCE = 0.03
-SETS = ("portable", "avx2")  # valgrind knows no AVX-512
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.json")
 SKIPPED = 77
 
 
 def counts_of(program, instruction_set):
-    """{kernel: instructions}; None if the processor lacks the set."""
+    """{step: instructions}; None if the processor lacks the set."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--collect-atstart=no",
@@ -45,7 +43,7 @@ def total_of(path):
 
 
 def complaints(recorded, counted):
-    """A line for each kernel that differs."""
+    """A line for each step that differs."""
     found = [f"{name}: not recorded" for name in counted if name not in recorded]
     for name, before in recorded.items():
         now = counted.get(name)
@@ -60,18 +58,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("compiler")
+    parser.add_argument("data")
+    parser.add_argument("sets", nargs="+")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    counted = {name: counts_of(options.program, name) for name in SETS}
+    counted = {name: counts_of(options.program, name) for name in options.sets}
     if options.record:
         if None in counted.values():
             sys.exit("record on a processor that has all sets")
-        with open(DATA, "w", encoding="utf-8") as file:
+        with open(options.data, "w", encoding="utf-8") as file:
             json.dump({"compiler": options.compiler, "instructions": counted}, file, indent=1)
             file.write("\n")
-        print(f"recorded in {DATA}")
+        print(f"recorded in {options.data}")
         return 0
-    with open(DATA, encoding="utf-8") as file:
+    with open(options.data, encoding="utf-8") as file:
         recorded = json.load(file)
     if recorded["compiler"] != options.compiler:
         print(f"skipped: recorded with {recorded['compiler']}, built with {options.compiler}")
@@ -82,13 +82,13 @@ def main():
     failed = False
     for name, counts in counted.items():
         found = complaints(recorded["instructions"][name], counts)
-        print(f"{name}: {len(counts)} kernels, {len(found)} off by more than {TOLERANCE:.0%}")
+        print(f"{name}: {len(counts)} counts, {len(found)} off by more than {TOLERANCE:.0%}")
         for line in found:
             print(f"  {name} {line}")
         failed = failed or bool(found)
     if failed:
         print("If that is meant: " + " ".join([sys.executable, os.path.abspath(__file__), options.program,
-                                               f"'{options.compiler}'", "--record"]))
+                                               f"'{options.compiler}'", options.data, *options.sets, "--record"]))
     return 1 if failed else 0
 
 

@@ -21,6 +21,18 @@ def lorem(count, seed=1):
     return " ".join(words)
 
 
+def noisy(text, seed):
+    """The same text as people and programs paste it: blanks doubled, lines broken the other way, full width."""
+    generator = random.Random(seed)
+    words = []
+    for word in text.split(" "):
+        if generator.random() < 0.1:
+            word = "".join(chr(ord(c) + 0xFEE0) if "!" < c < "~" else c for c in word)
+        words.append(word + generator.choice(["", "", "", " ", "  ", "\u3000"]))
+    return (" ".join(words).replace("\n", generator.choice(["\n", "\r\n", " \n", "\n\n"]))
+            + generator.choice(["", "\n", " "]))
+
+
 def user(text, system=None):
     """A conversation of one user message, behind a system message if given."""
     head = [{"role": "system", "content": system}] if system else []
@@ -52,5 +64,5 @@ def common(left, right):
     return count
 
 
-HELPERS = {"common": common, "lorem": lorem, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
+HELPERS = {"common": common, "lorem": lorem, "noisy": noisy, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
            "loads": json.loads}

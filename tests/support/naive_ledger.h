@@ -99,9 +99,11 @@ class NaiveLedger {
     rollback(id);
     Running& run = running_.at(id);
     run.last_used = now;
-    let_go_of_source(run);
-    if (options_.prefix_cache && run.committed > run.published * block() && !covered(run))
+    // A part that was to be copied before the first step may never have been.
+    if (options_.prefix_cache && run.committed > run.published * block() && !run.source &&
+        !covered(run))
       publish(run, first(run.tokens, run.committed));
+    let_go_of_source(run);
     for (int text : run.holds) texts_by_id(text).last_used = now;
     running_.erase(id);
     forget_orphans();
@@ -216,6 +218,10 @@ class NaiveLedger {
     Text& text = texts_by_id(id);
     ++text.uses;
     text.last_used = std::max(text.last_used, now);
+    for (Text& head : texts_)  // what it hangs below counts no fewer uses
+      if (head.space == text.space && head.tokens.size() < text.tokens.size() &&
+          head.tokens.size() % block() == 0 && begins_with(text.tokens, head.tokens))
+        head.uses = std::max(head.uses, text.uses);
   }
   bool covered(const Running& run) const {
     const TokenList tail = first(run.tokens, run.committed);

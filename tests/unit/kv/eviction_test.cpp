@@ -37,6 +37,15 @@ TEST(EvictionOrder, TiesGoInTheOrderOfBecomingCandidates) {
   }
 }
 
+TEST(EvictionOrder, OfEqualRankTheDeeperGoesFirstWheneverItCame) {
+  EvictionOrder order(EvictionPolicy::kLru, 3);
+  order.start(kA, 5, 0);
+  order.start(kB, 5, 2);
+  order.start(kC, 5, 1);
+  for (NodeId node : {kA, kC, kB}) order.add(node);
+  EXPECT_EQ(order.candidates(), (std::vector{kB, kC, kA}));
+}
+
 TEST(EvictionOrder, NewContentForgetsTheUseOfTheOld) {
   EvictionOrder order(EvictionPolicy::kLfu, 3);
   order.start(kA, 1);

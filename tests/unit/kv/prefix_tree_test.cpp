@@ -123,14 +123,34 @@ TEST(PrefixTree, WhatALongerTextBeginsWithIsNotStoredAgain) {
   EXPECT_EQ(tree.verify(), "");
 }
 
-TEST(PrefixTreeDeath, OnlyLeavesCanBeForgotten) {
+//  a --- [0..15] --- [16..31] -+- [32..47] --- [48..55]      the second block goes
+//                              +- [500..507]
+TEST(PrefixTree, WhatHangsBelowAForgottenNodeIsDetachedAndKeepsItsTextAndPosition) {
   PrefixTree tree(kBlockSize, 8);
-  const NodeId tail = store(tree, kSpace, tokens_from(0, 32), 0);
-  EXPECT_DEATH(tree.remove(tree.parent_of(tail)), "only a leaf");
-  const NodeId head = tree.parent_of(tail);
-  tree.remove(tail);
-  tree.remove(head);
-  EXPECT_EQ(tree.node_count(), 0U);
+  const NodeId leaf = store(tree, kSpace, tokens_from(0, 56), 0);
+  const NodeId sibling = store(tree, kSpace, joined(tokens_from(0, 32), tokens_from(500, 8)), 4);
+  const NodeId third = tree.parent_of(leaf);
+  tree.remove(tree.parent_of(third));
+  EXPECT_EQ(tree.verify(), "");
+  EXPECT_EQ(tree.node_count(), 4U);
+  EXPECT_EQ(tree.match(kSpace, tokens_from(0, 56)).full.size(), 1U);
+  EXPECT_EQ(tree.match(kSpace, tokens_from(0, 56)).partial_tokens, 0U);
+  EXPECT_TRUE(tree.is_detached(third));
+  EXPECT_TRUE(tree.is_detached(sibling));
+  EXPECT_FALSE(tree.is_detached(leaf));
+  EXPECT_EQ(tree.position_of(third), 32);
+  EXPECT_EQ(tree.position_of(leaf), 48);
+  EXPECT_EQ(tree.closest_child(Place{kSpace, third}, tokens_from(48, 5)).node, leaf);
+
+  // Computed once more, the text has new nodes; the detached ones stay beside them.
+  store(tree, kSpace, tokens_from(0, 48), 5);
+  EXPECT_EQ(tree.verify(), "");
+  EXPECT_EQ(tree.match(kSpace, tokens_from(0, 56)).full.size(), 3U);
+  tree.remove(third);
+  EXPECT_TRUE(tree.is_detached(leaf));
+  tree.remove(leaf);
+  tree.remove(sibling);
+  EXPECT_EQ(tree.node_count(), 3U);
   EXPECT_EQ(tree.verify(), "");
 }
 

@@ -1,0 +1,201 @@
+// Planning in the ledger: what a prompt can reuse, and whether that fits. Const: nothing here
+// changes a block. Engine thread.
+#include <algorithm>
+#include <ranges>
+#include <unordered_set>
+
+#include "kv/ledger_impl.h"
+
+namespace refrain::kv {
+namespace {
+
+// The last token is always computed: its logits choose the next one.
+std::span<const TokenId> reusable(const TokenList& tokens) {
+  return std::span(tokens).first(tokens.empty() ? 0 : tokens.size() - 1);
+}
+
+std::vector<Span> spans_of(const ReusePlan& plan) {
+  std::vector<Span> spans;
+  Position next = 0;
+  const auto add = [&](Position end, Provenance provenance) {
+    if (end > next) spans.push_back(Span{next, end, provenance});
+    next = std::max(next, end);
+  };
+  add(static_cast<Position>(plan.exact_tokens), Provenance::kExact);
+  for (const SegmentRun& run : plan.runs) {
+    add(run.begin, Provenance::kFresh);
+    add(run.end(), Provenance::kMoved);
+  }
+  add(static_cast<Position>(plan.tokens.size()), Provenance::kFresh);
+  return spans;
+}
+
+}  // namespace
+
+ReusePlan Ledger::Impl::plan(const CacheSpace& space, const TokenList& tokens,
+                             ReuseScope scope) const {
+  ReusePlan plan;
+  plan.space = space;
+  plan.tokens = tokens;
+  plan.reason = MissReason::kDisabled;
+  if (options_.prefix_cache) {
+    plan_exact(plan);
+    if (scope == ReuseScope::kSegments) plan_runs(plan);
+  }
+  plan.spans = spans_of(plan);
+  return plan;
+}
+
+void Ledger::Impl::plan_exact(ReusePlan& plan) const {
+  const auto tokens = reusable(plan.tokens);
+  const PrefixMatch match = tree_.match(plan.space, tokens);
+  for (NodeId node : match.full) plan.exact_blocks.push_back(tree_.block_of(node));
+  if (match.partial != kNoNode) plan.partial_block = tree_.block_of(match.partial);
+  plan.partial_tokens = match.partial_tokens;
+  plan.exact_tokens =
+      static_cast<std::uint32_t>(match.full.size()) * options_.block_size + match.partial_tokens;
+  if (plan.exact_tokens == tokens.size()) {
+    plan.reason = MissReason::kNone;
+  } else if (plan.exact_tokens == 0) {
+    plan.reason = MissReason::kCold;
+  } else {
+    plan.reason = match.something_follows ? MissReason::kDiverged : MissReason::kEnded;
+  }
+  if (plan.exact_tokens > 0 &&
+      plan.exact_tokens < std::uint64_t{options_.min_match_blocks} * options_.block_size) {
+    plan.exact_blocks.clear();
+    plan.partial_tokens = plan.exact_tokens = 0;
+    plan.reason = MissReason::kShort;
+  }
+}
+
+// Behind the exact prefix only: what stands at its old place behind its old text is exact already.
+void Ledger::Impl::plan_runs(ReusePlan& plan) const {
+  const std::uint64_t least = std::max<std::uint64_t>(
+      kMinRunTokens, std::uint64_t{options_.min_match_blocks} * options_.block_size);
+  const auto rest = reusable(plan.tokens).subspan(plan.exact_tokens);
+  if (least > rest.size()) return;
+  for (const FoundRun& found :
+       find_runs(tree_, segments_, plan.space, rest, static_cast<std::uint32_t>(least)))
+    plan.runs.push_back(segment_run(found, plan.exact_tokens));
+}
+
+SegmentRun Ledger::Impl::segment_run(const FoundRun& found, std::uint32_t shift) const {
+  SegmentRun run;
+  run.begin = static_cast<Position>(shift + found.begin);
+  run.length = found.length();
+  const Position source_end =
+      tree_.position_of(found.last) + static_cast<Position>(found.last_row) + 1;
+  run.source_begin = source_end - static_cast<Position>(run.length);
+  run.first_row = static_cast<std::uint32_t>(run.source_begin) % options_.block_size;
+  NodeId node = found.last;
+  for (; tree_.position_of(node) > run.source_begin; node = tree_.parent_of(node))
+    run.blocks.push_back(tree_.block_of(node));
+  run.blocks.push_back(tree_.block_of(node));
+  std::ranges::reverse(run.blocks);
+  return run;
+}
+
+std::uint32_t Ledger::Impl::blocks_for(std::uint32_t token_count) const {
+  return token_count / options_.block_size + (token_count % options_.block_size != 0 ? 1 : 0);
+}
+
+// Cached blocks that a plan pins, so that they leave `available`: those it shares, and sources.
+std::uint32_t Ledger::Impl::evictable_sources(const ReusePlan& plan, bool with_partial,
+                                              bool with_runs) const {
+  std::unordered_set<BlockId> pinned;
+  const auto add = [&](BlockId block) {
+    if (pool_.state(block) == BlockState::kEvictable) pinned.insert(block);
+  };
+  std::ranges::for_each(plan.exact_blocks, add);
+  if (with_partial) add(plan.partial_block);
+  if (with_runs)
+    for (const SegmentRun& run : plan.runs) std::ranges::for_each(run.blocks, add);
+  return static_cast<std::uint32_t>(pinned.size());
+}
+
+Ledger::Impl::Fit Ledger::Impl::fit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
+  Fit fit;
+  const std::uint32_t whole = blocks_for(max_total_tokens);
+  fit.ever = whole <= pool_.total();
+  if (!fit.ever) return fit;
+  const bool has_partial = plan.partial_tokens > 0;
+  const bool has_runs = !plan.runs.empty();
+  const std::uint64_t own = whole - plan.exact_blocks.size();
+  for (const bool with_runs : {true, false}) {
+    for (const bool with_partial : {true, false}) {
+      if ((with_runs && !has_runs) || (with_partial && !has_partial)) continue;
+      fit.now = reserved_ + own + evictable_sources(plan, with_partial, with_runs) <= available();
+      fit.with_partial = with_partial;
+      fit.with_runs = with_runs;
+      if (fit.now) return fit;
+    }
+  }
+  return fit;
+}
+
+bool Ledger::Impl::can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
+  if (plan.tokens.empty() || max_total_tokens < plan.tokens.size()) return false;
+  return fit(plan, max_total_tokens).now;
+}
+
+bool Ledger::Impl::is_current(const ReusePlan& plan) const {
+  const std::span<const TokenId> tokens(plan.tokens);
+  const std::size_t full_tokens = plan.exact_blocks.size() * options_.block_size;
+  if (plan.exact_tokens != full_tokens + plan.partial_tokens) return false;
+  if (plan.exact_tokens > 0 && plan.exact_tokens >= tokens.size()) return false;
+  const auto stores = [&](BlockId block, NodeId parent, std::span<const TokenId> wanted) {
+    if (to_int(block) >= pool_.total()) return false;
+    const NodeId node = tree_.node_of(block);
+    if (node == kNoNode || tree_.parent_of(node) != parent) return false;
+    if (tree_.is_detached(node) || tree_.space_of(node) != plan.space) return false;
+    const auto stored = tree_.tokens_of(node);
+    return stored.size() >= wanted.size() &&
+           std::ranges::equal(stored.first(wanted.size()), wanted);
+  };
+  NodeId parent = kNoNode;
+  for (std::size_t i = 0; i < plan.exact_blocks.size(); ++i) {
+    const auto wanted = tokens.subspan(i * options_.block_size, options_.block_size);
+    if (!stores(plan.exact_blocks[i], parent, wanted)) return false;
+    parent = tree_.node_of(plan.exact_blocks[i]);
+  }
+  if (plan.partial_tokens > 0 &&
+      !stores(plan.partial_block, parent, tokens.subspan(full_tokens, plan.partial_tokens)))
+    return false;
+  auto next = static_cast<Position>(plan.exact_tokens);
+  for (const SegmentRun& run : plan.runs) {
+    if (run.begin < next || run.end() >= static_cast<Position>(tokens.size())) return false;
+    if (!is_current(plan, run)) return false;
+    next = run.end();
+  }
+  return true;
+}
+
+// Its blocks still hold its tokens, at its source positions, one behind the other.
+bool Ledger::Impl::is_current(const ReusePlan& plan, const SegmentRun& run) const {
+  if (run.length == 0 || run.blocks.size() != blocks_for(run.first_row + run.length)) return false;
+  auto wanted =
+      std::span(plan.tokens).subspan(static_cast<std::size_t>(run.begin), std::size_t{run.length});
+  Position position = run.source_begin - static_cast<Position>(run.first_row);
+  std::size_t row = run.first_row;
+  NodeId parent = kNoNode;
+  for (BlockId block : run.blocks) {
+    if (to_int(block) >= pool_.total()) return false;
+    const NodeId node = tree_.node_of(block);
+    if (node == kNoNode || tree_.space_of(node) != plan.space) return false;
+    if (tree_.position_of(node) != position) return false;
+    if (parent != kNoNode && tree_.parent_of(node) != parent) return false;
+    const std::size_t count = std::min<std::size_t>(wanted.size(), options_.block_size - row);
+    const auto stored = tree_.tokens_of(node);
+    if (stored.size() < row + count ||
+        !std::ranges::equal(stored.subspan(row, count), wanted.first(count)))
+      return false;
+    wanted = wanted.subspan(count);
+    position += static_cast<Position>(options_.block_size);
+    row = 0;
+    parent = node;
+  }
+  return wanted.empty();
+}
+
+}  // namespace refrain::kv
