@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -92,6 +93,21 @@ std::vector<Position> choose_repair(std::span<const MovedRun> runs,
   }
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+std::vector<Position> repair_pass(std::span<const Position> chosen,
+                                  std::span<const Position> fresh) {
+  std::vector<Position> rows;
+  std::set_union(chosen.begin(), chosen.end(), fresh.begin(), fresh.end(),
+                 std::back_inserter(rows));
+  return rows;
+}
+
+std::vector<Position> second_pass(std::span<const Position> chosen,
+                                  std::span<const Position> fresh) {
+  if (chosen.empty()) return {};
+  const auto behind = std::lower_bound(fresh.begin(), fresh.end(), chosen.front());
+  return repair_pass(chosen, {behind, fresh.end()});
 }
 
 }  // namespace refrain::model

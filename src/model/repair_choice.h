@@ -51,4 +51,12 @@ std::vector<float> attention_per_key(const AttentionMass& mass);
 std::vector<Position> choose_repair(std::span<const MovedRun> runs,
                                     std::span<const float> attention, const RepairRules& rules);
 
+// The rows of a pass that computes the chosen ones and all fresh ones; both ascend, as does this.
+std::vector<Position> repair_pass(std::span<const Position> chosen,
+                                  std::span<const Position> fresh);
+// The same where the fresh rows were already computed over the unrepaired ones, to see where the
+// attention goes: those before the first chosen row need not run again.
+std::vector<Position> second_pass(std::span<const Position> chosen,
+                                  std::span<const Position> fresh);
+
 }  // namespace refrain::model

@@ -66,6 +66,14 @@ TEST(RepairChoice, HigherRungsContainTheLowerOnes) {
   }
 }
 
+TEST(RepairChoice, PassesJoinChosenAndFreshRowsInOrder) {
+  const std::vector<Position> chosen = {12, 14, 20}, fresh = {3, 4, 15, 20, 30};
+  EXPECT_EQ(repair_pass(chosen, fresh), (std::vector<Position>{3, 4, 12, 14, 15, 20, 30}));
+  EXPECT_EQ(second_pass(chosen, fresh), (std::vector<Position>{12, 14, 15, 20, 30}));
+  EXPECT_EQ(repair_pass({}, fresh), fresh);
+  EXPECT_TRUE(second_pass({}, fresh).empty());
+}
+
 TEST(RepairChoice, AttentionPerKeyIsTheSumOverLayers) {
   const AttentionMass mass{0, 3, {1.0F, 2.0F, 3.0F, 10.0F, 20.0F, 30.0F}};
   EXPECT_EQ(attention_per_key(mass), (std::vector<float>{11.0F, 22.0F, 33.0F}));
