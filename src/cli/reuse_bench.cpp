@@ -2,6 +2,7 @@
 #include "cli/reuse_bench.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/str.h"
 
@@ -121,6 +122,9 @@ Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt) {
     const auto position = static_cast<Position>(lane.length()) - 1;
     RETURN_IF_ERROR(lanes_->run_from(lane, position, position, output));
     cold.rows.insert(cold.rows.end(), output.logits.begin(), output.logits.end());
+  }
+  if (!std::all_of(cold.rows.begin(), cold.rows.end(), [](float x) { return std::isfinite(x); })) {
+    return Error{Code::kInternal, "the model gave a NaN or an infinity", "the file may be damaged"};
   }
   return cold;
 }

@@ -55,10 +55,11 @@ struct ReuseResult {
 
 class ReuseBench {
  public:
-  // `compute` outlives it. kUnsupported if its executor gives no attention mass and a rung needs
-  // it.
+  // `compute` outlives it. kUnavailable.
   static Result<std::unique_ptr<ReuseBench>> create(Compute& compute, const ReuseOptions& options);
 
+  // kUnsupported if the executor gives no attention mass and a rung needs it; kInvalidArgument for
+  // a case that does not fit.
   Result<ReuseResult> measure(const ReuseCase& one);
 
  private:

@@ -2,6 +2,7 @@
 #include "kernels/kv_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace refrain::kernels {
@@ -53,6 +54,22 @@ void copy_key_tokens(const KvLayout& layout, std::byte* to, const std::byte* fro
   }
 }
 
+// Bits [from_bit, from_bit + bits) of each word to bits [to_bit, ...); the others stay. Words of
+// four tokens, of which the first is the lowest byte on little-endian processors, the only ones
+// here.
+void copy_bytes_of_words(std::byte* to, const std::byte* from, std::size_t words,
+                         std::uint32_t to_bit, std::uint32_t from_bit, std::uint32_t bits) {
+  static_assert(std::endian::native == std::endian::little);
+  const std::uint32_t mask = (0xFFFFFFFFU >> (32 - bits)) << to_bit;
+  for (std::size_t i = 0; i < words; ++i) {
+    std::uint32_t word, old;
+    std::memcpy(&word, from + i * 4, 4);
+    std::memcpy(&old, to + i * 4, 4);
+    word = (old & ~mask) | (((word >> from_bit) << to_bit) & mask);
+    std::memcpy(to + i * 4, &word, 4);
+  }
+}
+
 // Bytes [4][value columns][4 tokens]: tokens that keep their place in a group of four go together.
 void copy_q8_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
                           const Tokens& tokens) {
@@ -69,11 +86,7 @@ void copy_q8_value_tokens(const KvLayout& layout, std::byte* to, const std::byte
       continue;
     }
     const std::uint32_t count = std::min({left, 4 - source % 4, 4 - target % 4});
-    at += source % 4;
-    there += target % 4;
-    for (std::size_t column = 0; column < columns; ++column) {
-      for (std::uint32_t i = 0; i < count; ++i) there[column * 4 + i] = at[column * 4 + i];
-    }
+    copy_bytes_of_words(there, at, columns, 8 * (target % 4), 8 * (source % 4), 8 * count);
     done += count;
   }
 }

@@ -392,6 +392,9 @@ class Measuring(unittest.TestCase):
             code, out, err = refrain(*flags, "--data", file.name, "--kernels", "ggml")
             self.assertEqual((code, out), (1, ""))
             self.assertIn("error: case 1: the reference operators give no attention mass\nhint: ", err)
+            code, out, err = refrain("eval", "reuse", "--model", "tiny-nan", "--data", file.name)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("NaN", err)
         with file_with('{"documents": ["x"]}', ".jsonl") as file:
             code, out, err = refrain("eval", "reuse", "--model", "tiny", "--data", file.name)
             self.assertEqual((code, out), (2, ""))
