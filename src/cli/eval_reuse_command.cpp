@@ -1,7 +1,5 @@
 // `refrain eval reuse`: what reusing text at another place costs in error and saves in time, rung
 // by rung. Main thread.
-#include <nlohmann/json.hpp>
-
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/input.h"
@@ -64,15 +62,13 @@ Result<bool> evaluate(const Settings& settings, Console& console) {
   const std::vector<KindFigures> figures = reuse_figures(results);
   const std::size_t inexact = inexact_cases(results);
   if (settings.boolean("--json")) {
-    const nlohmann::ordered_json json = {
-        {"model", compute.loaded.name},
-        {"numerics", compute.executor->numerics()},
-        {"data", settings.text("--data").empty() ? "generated" : settings.text("--data")},
-        {"answer_rows", options.answer_rows},
-        {"step_tokens", options.step_tokens},
-        {"kinds", reuse_json(figures)},
-        {"inexact_cases", inexact}};
-    console.out(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    const std::string& data = settings.text("--data");
+    console.out(reuse_json({.model = compute.loaded.name,
+                            .numerics = compute.executor->numerics(),
+                            .data = data.empty() ? "generated" : data,
+                            .answer_rows = options.answer_rows,
+                            .step_tokens = options.step_tokens},
+                           figures, inexact));
   } else {
     console.out(reuse_text(figures));
     console.out(inexact == 0

@@ -92,6 +92,29 @@ nlohmann::ordered_json error_json(const ErrorFigures& errors) {
           {"greedy_common_prefix", errors.common_prefix}};
 }
 
+nlohmann::ordered_json kind_json(const KindFigures& kind) {
+  nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
+  for (const RungFigures& rung : kind.rungs) {
+    nlohmann::ordered_json one = {{"rung", static_cast<int>(rung.rung)},
+                                  {"name", model::name_of(rung.rung)},
+                                  {"repaired_share", rung.repaired_share}};
+    one.update(error_json(rung.errors));
+    one.update(
+        {{"ttft_ms", rung.ttft_ms}, {"ttft_of_cold", rung.ratio}, {"move_ms", rung.move_ms}});
+    rungs.push_back(std::move(one));
+  }
+  return {{"kind", name_of(kind.kind)},
+          {"cases", kind.cases},
+          {"rows", kind.rows},
+          {"prompt_tokens", kind.prompt_tokens},
+          {"exact_tokens", kind.exact_tokens},
+          {"moved_tokens", kind.moved_tokens},
+          {"runs", kind.runs},
+          {"cold_ttft_ms", kind.cold_ms},
+          {"rungs", std::move(rungs)},
+          {"dropped", error_json(kind.dropped)}};
+}
+
 }  // namespace
 
 std::vector<KindFigures> reuse_figures(std::span<const ReuseResult> results) {
@@ -137,31 +160,18 @@ std::string reuse_text(std::span<const KindFigures> figures) {
   return text;
 }
 
-nlohmann::ordered_json reuse_json(std::span<const KindFigures> figures) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const KindFigures& kind : figures) {
-    nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
-    for (const RungFigures& rung : kind.rungs) {
-      nlohmann::ordered_json one = {{"rung", static_cast<int>(rung.rung)},
-                                    {"name", model::name_of(rung.rung)},
-                                    {"repaired_share", rung.repaired_share}};
-      one.update(error_json(rung.errors));
-      one.update(
-          {{"ttft_ms", rung.ttft_ms}, {"ttft_of_cold", rung.ratio}, {"move_ms", rung.move_ms}});
-      rungs.push_back(std::move(one));
-    }
-    all.push_back({{"kind", name_of(kind.kind)},
-                   {"cases", kind.cases},
-                   {"rows", kind.rows},
-                   {"prompt_tokens", kind.prompt_tokens},
-                   {"exact_tokens", kind.exact_tokens},
-                   {"moved_tokens", kind.moved_tokens},
-                   {"runs", kind.runs},
-                   {"cold_ttft_ms", kind.cold_ms},
-                   {"rungs", std::move(rungs)},
-                   {"dropped", error_json(kind.dropped)}});
-  }
-  return all;
+std::string reuse_json(const ReuseSubject& subject, std::span<const KindFigures> figures,
+                       std::size_t inexact) {
+  nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
+  for (const KindFigures& kind : figures) kinds.push_back(kind_json(kind));
+  const nlohmann::ordered_json json = {{"model", subject.model},
+                                       {"numerics", subject.numerics},
+                                       {"data", subject.data},
+                                       {"answer_rows", subject.answer_rows},
+                                       {"step_tokens", subject.step_tokens},
+                                       {"kinds", std::move(kinds)},
+                                       {"inexact_cases", inexact}};
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace refrain::cli

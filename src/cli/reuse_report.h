@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +46,17 @@ std::vector<KindFigures> reuse_figures(std::span<const ReuseResult> results);
 std::size_t inexact_cases(std::span<const ReuseResult> results);
 
 std::string reuse_text(std::span<const KindFigures> figures);
-nlohmann::ordered_json reuse_json(std::span<const KindFigures> figures);
+
+// What was measured with.
+struct ReuseSubject {
+  std::string model;
+  std::string numerics;
+  std::string data;  // file, or "generated"
+  std::uint32_t answer_rows = 0;
+  std::uint32_t step_tokens = 0;
+};
+// With a line break at its end.
+std::string reuse_json(const ReuseSubject& subject, std::span<const KindFigures> figures,
+                       std::size_t inexact);
 
 }  // namespace refrain::cli
