@@ -22,6 +22,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
     {"eval perplexity", "", "", "score a text file with a model"},
     {"eval exact", "", "",
      "prove that cache, chunks, batches, threads and restarts change no bit of an answer"},
+    {"eval reuse", "", "",
+     "measure what reusing text at another place costs in error and saves in time"},
     {"config show", "", "", "print every setting, its value and where it came from"},
     {"config docs", "[PAGE]", "`options` or `metrics`; left out: `options`",
      "print a page of docs/reference"},

@@ -14,15 +14,16 @@ using enum OptionKind;
 
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
-    "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact";
+    "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact,"
+    "eval reuse";
 constexpr std::string_view kComputeUsers =
-    "serve,chat,run,bench prefill,bench decode,eval perplexity";
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse";
 constexpr std::string_view kKernelUsers =
     "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
-    "eval exact";
+    "eval exact,eval reuse";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
-constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact";
+constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse";
 
 constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
@@ -31,7 +32,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
      "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
-     "eval perplexity,eval exact,version"},
+     "eval perplexity,eval exact,eval reuse,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -44,8 +45,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--any-model-name", "model.any_name", kBool, "false", "", "",
      "answer requests that name another model, too", "serve"},
     {"--chat-template", "model.chat_template", kText, "", "", "",
-     "file with a Jinja template used instead of the model's own", kEngineUsers, true,
-     "--chat-template-file"},
+     "file with a Jinja template used instead of the model's own", "serve,chat,run,eval reuse",
+     true, "--chat-template-file"},
 
     {"--host", "server.host", kText, "127.0.0.1", "", "", "address to listen on", "serve"},
     {"--port", "server.port", kInteger, "8080", "", "", "port to listen on; 0 = any free one",
@@ -110,8 +111,9 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--tenant-queue", "engine.tenant_queue", kInteger, "0", "", "",
      "of those, requests of one tenant; 0 = no own limit", "serve", true, "", "", 0, 65536},
     {"--seed", "engine.seed", kInteger, "0", "", "",
-     "seed of requests that bring none (eval exact: of the trials)", kSeedUsers, true, "-s", "", 0,
-     9e15},
+     "seed of requests that bring none (eval exact: of the trials; eval reuse: of the generated "
+     "cases)",
+     kSeedUsers, true, "-s", "", 0, 9e15},
 
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
@@ -219,6 +221,16 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--trial-tokens", "", kInteger, "640", "tokens", "",
      "computed for the reference of the longest trials; most take an eighth", "eval exact", true,
      "", "", 2, 1e6},
+    {"--data", "", kText, "", "", "",
+     "cases, one JSON object a line (docs/reference/reuse-error.md); left out: generated ones",
+     "eval reuse"},
+    {"--cases", "", kInteger, "4", "", "", "generated cases of each kind", "eval reuse", true, "",
+     "", 1, 1e4},
+    {"--mode", "", kChoice, "repair", "", "splice|repair",
+     "splice: rows moved only; repair: every rung of the ladder", "eval reuse"},
+    {"--answer-rows", "", kInteger, "24", "rows", "",
+     "rows of each answer to compare, the last of the prompt included", "eval reuse", true, "", "",
+     1, 1024},
 });
 
 bool lists(std::string_view commands, std::string_view command) {

@@ -26,6 +26,7 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"bench serve", run_bench_serve},
     {"eval perplexity", run_eval_perplexity},
     {"eval exact", run_eval_exact},
+    {"eval reuse", run_eval_reuse},
     {"config show", run_config_show},
     {"config docs", run_config_docs},
     {"version", run_version},

@@ -40,6 +40,7 @@ struct CpuKernels {
   // Turns each of `heads` heads of head_dim values, in place.
   void (*rotate)(float* x, std::uint32_t heads, std::uint32_t head_dim, const Rotation& rotation);
   StoreKernel* store_kv_rows;
+  TurnKernel* turn_key_tile;
   AttentionKernel *attention_f16, *attention_q8;
   // For measuring: `rounds` of 8-bit dot products, of FP32 multiply-adds, on registers alone.
   // Return the operations done, two a product. `sink` takes what came out, so that the work is not

@@ -1,6 +1,8 @@
-// Copying and reading rows. Any thread.
+// Copying, moving and reading rows. Any thread.
 #include "kernels/kv_rows.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace refrain::kernels {
@@ -25,36 +27,111 @@ float scale_at(const std::byte* tile, std::size_t scales_at, std::uint32_t token
   return scale;
 }
 
-// Copies `count` of a tile's 16 columns, each `width` bytes, in `rows` rows.
+// Tokens of a tile and where they go in another.
+struct Tokens {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  std::uint32_t count = 0;
+};
+
+// Copies columns of a tile, each `width` bytes, in `rows` rows.
 void copy_columns(std::byte* to, const std::byte* from, std::size_t rows, std::size_t width,
-                  std::size_t row_bytes, std::uint32_t count) {
+                  std::size_t row_bytes, const Tokens& tokens) {
+  to += width * tokens.to;
+  from += width * tokens.from;
   for (std::size_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * row_bytes, from + r * row_bytes, width * count);
+    std::memcpy(to + r * row_bytes, from + r * row_bytes, width * tokens.count);
   }
 }
 
 void copy_key_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
-                     std::uint32_t count) {
+                     const Tokens& tokens) {
   if (layout.format == KvFormat::kF16) {
-    copy_columns(to, from, layout.key_dim, 2, 32, count);
+    copy_columns(to, from, layout.key_dim, 2, 32, tokens);
   } else {
-    copy_columns(to, from, layout.key_groups, 4, 64, count);
-    copy_columns(to + layout.key_scales_at, from + layout.key_scales_at, 1, 4, 64, count);
+    copy_columns(to, from, layout.key_groups, 4, 64, tokens);
+    copy_columns(to + layout.key_scales_at, from + layout.key_scales_at, 1, 4, 64, tokens);
+  }
+}
+
+// Bits [from_bit, from_bit + bits) of each word to bits [to_bit, ...); the others stay. Words of
+// four tokens, of which the first is the lowest byte on little-endian processors, the only ones
+// here.
+void copy_bytes_of_words(std::byte* to, const std::byte* from, std::size_t words,
+                         std::uint32_t to_bit, std::uint32_t from_bit, std::uint32_t bits) {
+  static_assert(std::endian::native == std::endian::little);
+  const std::uint32_t mask = (0xFFFFFFFFU >> (32 - bits)) << to_bit;
+  for (std::size_t i = 0; i < words; ++i) {
+    std::uint32_t word, old;
+    std::memcpy(&word, from + i * 4, 4);
+    std::memcpy(&old, to + i * 4, 4);
+    word = (old & ~mask) | (((word >> from_bit) << to_bit) & mask);
+    std::memcpy(to + i * 4, &word, 4);
+  }
+}
+
+// Bytes [4][value columns][4 tokens]: tokens that keep their place in a group of four go together.
+void copy_q8_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
+                          const Tokens& tokens) {
+  const std::size_t columns = layout.value_columns, group_bytes = columns * 4;
+  std::uint32_t done = 0;
+  while (done < tokens.count) {
+    const std::uint32_t source = tokens.from + done, target = tokens.to + done;
+    const std::uint32_t left = tokens.count - done;
+    const std::byte* at = from + source / 4 * group_bytes;
+    std::byte* there = to + target / 4 * group_bytes;
+    if (source % 4 == 0 && target % 4 == 0 && left >= 4) {
+      std::memcpy(there, at, group_bytes);
+      done += 4;
+      continue;
+    }
+    const std::uint32_t count = std::min({left, 4 - source % 4, 4 - target % 4});
+    copy_bytes_of_words(there, at, columns, 8 * (target % 4), 8 * (source % 4), 8 * count);
+    done += count;
   }
 }
 
 void copy_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
-                       std::uint32_t count) {
+                       const Tokens& tokens) {
   if (layout.format == KvFormat::kF16) {
-    std::memcpy(to, from, std::size_t{layout.value_columns} * 2 * count);
+    const std::size_t row_bytes = std::size_t{layout.value_columns} * 2;
+    std::memcpy(to + row_bytes * tokens.to, from + row_bytes * tokens.from,
+                row_bytes * tokens.count);
     return;
   }
-  const std::size_t group_bytes = std::size_t{layout.value_columns} * 4;
-  const std::uint32_t groups = count / 4;
-  std::memcpy(to, from, group_bytes * groups);
-  copy_columns(to + groups * group_bytes, from + groups * group_bytes, layout.value_columns, 1, 4,
-               count % 4);
-  copy_columns(to + layout.value_scales_at, from + layout.value_scales_at, 1, 4, 64, count);
+  copy_q8_value_tokens(layout, to, from, tokens);
+  copy_columns(to + layout.value_scales_at, from + layout.value_scales_at, 1, 4, 64, tokens);
+}
+
+// Where a head's tiles lie.
+struct HeadTiles {
+  const KvLayout& layout;
+  std::byte* at;
+
+  std::byte* key(std::size_t tile) const { return at + tile * layout.key_tile_bytes; }
+  std::byte* value(std::size_t tile) const {
+    return at + layout.values_at + tile * layout.value_tile_bytes;
+  }
+};
+
+// The tokens of one tile that move, to one tile or the seam of two.
+void move_tile_tokens(const HeadTiles& tiles, std::size_t from, std::size_t to, std::uint32_t count,
+                      const KeyTurn* turn) {
+  const std::byte* keys = tiles.key(from / kTileTokens);
+  const std::byte* values = tiles.value(from / kTileTokens);
+  if (turn != nullptr) {
+    turn->kernel(tiles.layout, keys, turn->rotation, turn->turned, turn->scratch);
+    keys = turn->turned;
+  }
+  for (std::uint32_t done = 0; done < count;) {
+    Tokens part;
+    part.from = static_cast<std::uint32_t>(from % kTileTokens) + done;
+    part.to = static_cast<std::uint32_t>((to + done) % kTileTokens);
+    part.count = std::min(count - done, kTileTokens - part.to);
+    copy_key_tokens(tiles.layout, tiles.key((to + done) / kTileTokens), keys, part);
+    copy_value_tokens(tiles.layout, tiles.value((to + done) / kTileTokens), values, part);
+    done += part.count;
+  }
 }
 
 }  // namespace
@@ -62,19 +139,27 @@ void copy_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* f
 void copy_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from_tile,
                   std::size_t to_tile, std::uint32_t count) {
   const std::size_t whole = count / kTileTokens;
-  const std::uint32_t rest = count % kTileTokens;
+  const Tokens rest{0, 0, count % kTileTokens};
   for (std::size_t head = 0; head < layout.kv_head_count; ++head) {
-    std::byte* keys = layer + head * layout.head_bytes;
-    std::byte* values = keys + layout.values_at;
-    const auto key_tile = [&](std::size_t tile) { return keys + tile * layout.key_tile_bytes; };
-    const auto value_tile = [&](std::size_t tile) {
-      return values + tile * layout.value_tile_bytes;
-    };
-    std::memcpy(key_tile(to_tile), key_tile(from_tile), whole * layout.key_tile_bytes);
-    std::memcpy(value_tile(to_tile), value_tile(from_tile), whole * layout.value_tile_bytes);
-    if (rest == 0) continue;
-    copy_key_tokens(layout, key_tile(to_tile + whole), key_tile(from_tile + whole), rest);
-    copy_value_tokens(layout, value_tile(to_tile + whole), value_tile(from_tile + whole), rest);
+    const HeadTiles tiles{layout, layer + head * layout.head_bytes};
+    std::memcpy(tiles.key(to_tile), tiles.key(from_tile), whole * layout.key_tile_bytes);
+    std::memcpy(tiles.value(to_tile), tiles.value(from_tile), whole * layout.value_tile_bytes);
+    if (rest.count == 0) continue;
+    copy_key_tokens(layout, tiles.key(to_tile + whole), tiles.key(from_tile + whole), rest);
+    copy_value_tokens(layout, tiles.value(to_tile + whole), tiles.value(from_tile + whole), rest);
+  }
+}
+
+void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, std::size_t to,
+                  std::size_t count, const KeyTurn* turn) {
+  for (std::size_t head = 0; head < layout.kv_head_count; ++head) {
+    const HeadTiles tiles{layout, layer + head * layout.head_bytes};
+    for (std::size_t done = 0; done < count;) {
+      const auto piece = static_cast<std::uint32_t>(
+          std::min(count - done, kTileTokens - (from + done) % kTileTokens));
+      move_tile_tokens(tiles, from + done, to + done, piece, turn);
+      done += piece;
+    }
   }
 }
 

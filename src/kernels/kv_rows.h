@@ -1,4 +1,4 @@
-// Writing, copying and reading rows of keys and values in the layout of kv_layout.h. Plain
+// Writing, copying, moving and reading rows of keys and values in the layout of kv_layout.h. Plain
 // functions on memory the caller owns; different rows may be written by different threads at once.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/kv_layout.h"
+#include "kernels/row_ops.h"
 
 namespace refrain::kernels {
 
@@ -19,6 +20,28 @@ using StoreKernel = void(const KvLayout& layout, std::byte* layer, const std::in
 // tokens behind them in the last tile stay as they are.
 void copy_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from_tile,
                   std::size_t to_tile, std::uint32_t count);
+
+// Turns the keys of all 16 tokens of `tile` by `rotation`, which need not be that of their own
+// positions, into `turned` [key_tile_bytes]; both aligned as tiles are. `scratch`: floats
+// [key_groups * 4][16]. What a token's place in `turned` then holds is what StoreKernel would write
+// for its turned key; CpuKernels has the kernels, with the same bytes.
+using TurnKernel = void(const KvLayout& layout, const std::byte* tile, const Rotation& rotation,
+                        std::byte* turned, float* scratch);
+
+// How to turn keys on the way: `turned` has room for a key tile, `scratch` for what the kernel
+// needs.
+struct KeyTurn {
+  TurnKernel* kernel = nullptr;
+  Rotation rotation;
+  std::byte* turned = nullptr;
+  float* scratch = nullptr;
+};
+
+// Moves rows of slots [from, from + count), all heads, to slots [to, to + count), which are others.
+// Values are copied, and so are keys if `turn` is null. Slots beside the moved ones stay as they
+// are.
+void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, std::size_t to,
+                  std::size_t count, const KeyTurn* turn);
 
 // One slot of one head as floats: key [key_dim] and value [value_dim]; either may be null.
 void load_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,

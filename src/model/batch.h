@@ -4,6 +4,10 @@
 //   rows        r0   r1   r2 | r3 | r4
 //   sequence     0    0    0 |  1 |  2        rows of one sequence are adjacent, positions ascend
 //   position    16   17   18 | 40 |  7        and end at sequences[s].length - 1
+//
+// Positions may have gaps: rows between are not computed, and the others see what their slots hold
+// (a repair computes chosen rows of a sequence whose other rows were moved there). A row sees the
+// keys at positions <= its own, those of this batch included.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,7 @@ struct BatchRow {
   kv::Slot slot = 0;               // where this row's K/V is written
   bool wants_logits = false;
   bool wants_hidden = false;       // final hidden state after the output norm (embeddings)
+  bool wants_mass = false;         // adds to its sequence's attention mass; changes no result
 };
 
 struct BatchSequence {
@@ -33,10 +38,20 @@ struct Batch {
   std::vector<BatchSequence> sequences;
 };
 
+// How much attention the rows that asked paid to each key of their sequence: softmax weights summed
+// over these rows and all query heads, for each layer. The last layer is left out (zeros) of a
+// batch in which no row wants logits or hidden state.
+struct AttentionMass {
+  std::uint32_t sequence = 0;      // index into Batch::sequences
+  std::uint32_t length = 0;        // keys: the sequence's length
+  std::vector<float> weights;      // [layer_count][length]
+};
+
 // Results in the order of the rows that asked; reused between steps.
 struct BatchOutput {
   std::vector<float> logits;       // [rows with wants_logits, vocabulary_size]
   std::vector<float> hidden;       // [rows with wants_hidden, embedding_dim]
+  std::vector<AttentionMass> mass; // of sequences with rows that want it, in their order
 };
 
 }  // namespace refrain::model

@@ -43,7 +43,10 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   selected.clear();
   logit_rows.clear();
   hidden_rows.clear();
+  mass_rows.clear();
   sequences.clear();
+  sequence_ids.clear();
+  lengths.clear();
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
     const BatchRow& row = batch.rows[i];
     const std::int32_t token = to_int(row.token);
@@ -56,10 +59,13 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
     const auto index = static_cast<std::uint32_t>(selected.size());
     if (row.wants_logits) logit_rows.push_back(index);
     if (row.wants_hidden) hidden_rows.push_back(index);
+    if (row.wants_mass) mass_rows.push_back(static_cast<std::uint32_t>(i));
     if (row.wants_logits || row.wants_hidden) selected.push_back(static_cast<std::int32_t>(i));
     if (i == 0 || batch.rows[i - 1].sequence != row.sequence) {
       const BatchSequence& sequence = batch.sequences[row.sequence];
       sequences.push_back({sequence.table->data(), static_cast<std::uint32_t>(i), 0});
+      sequence_ids.push_back(row.sequence);
+      lengths.push_back(sequence.length);
     }
     ++sequences.back().row_count;
   }

@@ -20,7 +20,10 @@ struct BatchPlan {
   std::vector<std::int32_t> selected;      // rows that want logits or hidden state, ascending
   std::vector<std::uint32_t> logit_rows;   // indices into `selected`
   std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
+  std::vector<std::uint32_t> mass_rows;    // rows that want attention mass, ascending
   std::vector<kernels::AttentionSequence> sequences;
+  std::vector<std::uint32_t> sequence_ids;  // [sequences] indices into Batch::sequences
+  std::vector<std::uint32_t> lengths;       // [sequences] tokens visible after the step
   kernels::AttentionPlan attention;
 
   // kInternal if a token is not in the vocabulary (the engine checks requests; operators would

@@ -21,7 +21,7 @@ const float* data_of(Weight weight) {
 CpuInterpreter::CpuInterpreter(const ModelShape& shape, KvArena& arena,
                                const kernels::CpuKernels& kernels, WorkerTeam& team,
                                const PackedWeights& packed)
-    : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed) {}
+    : shape_(shape), arena_(arena), kernels_(kernels), team_(team), packed_(packed), mass_(shape) {}
 
 Result<void> CpuInterpreter::reserve(std::size_t bytes) {
   const kernels::AttentionShape attention{shape_.head_count, shape_.kv_head_count, shape_.key_dim,
@@ -45,6 +45,7 @@ float* CpuInterpreter::row_of(ValueId id, std::size_t row) const {
 
 Result<void> CpuInterpreter::run(CpuProgram& program, const BatchPlan& plan) {
   RETURN_IF_ERROR(reserve(program.arrange()));
+  RETURN_IF_ERROR(mass_.begin(plan));
   program_ = &program;
   plan_ = &plan;
   for (const CpuStep& step : program.steps()) {
@@ -218,11 +219,16 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
   call.positions = plan_->positions.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
+  if (mass_.wanted()) {
+    call.mass = mass_.rows();
+    call.mass_stride = mass_.stride();
+  }
   kernels::AttentionKernel* const kernel = kernels_.attention(call.layout.format);
   auto task = [&](std::uint32_t index, std::uint32_t thread) {
     kernel(call, plan_->attention, plan_->attention.tasks[index], scratch_.floats_of(thread));
   };
   team_.run(static_cast<std::uint32_t>(plan_->attention.tasks.size()), task);
+  if (mass_.wanted()) mass_.add_layer(operation.attention.layer);
 }
 
 }  // namespace refrain::model

@@ -13,6 +13,7 @@
 #include "model/batch_plan.h"
 #include "model/cpu_program.h"
 #include "model/kv_arena.h"
+#include "model/mass_sum.h"
 #include "model/packed_weights.h"
 #include "model/worker_team.h"
 
@@ -27,8 +28,10 @@ class CpuInterpreter {
   Result<void> reserve(std::size_t bytes);
   // Arranges and computes the program; `plan` is the batch it was recorded for. kUnavailable.
   Result<void> run(CpuProgram& program, const BatchPlan& plan);
+  // What rows of the last run asked for.
+  void take_mass(BatchOutput& output) { mass_.take(output); }
 
-  std::uint64_t bytes() const { return memory_.bytes() + scratch_.bytes(); }
+  std::uint64_t bytes() const { return memory_.bytes() + scratch_.bytes() + mass_.bytes(); }
 
  private:
   void run_rows(const CpuStep& step);
@@ -53,6 +56,7 @@ class CpuInterpreter {
   const PackedWeights& packed_;
   AlignedBuffer memory_;  // values
   ThreadScratch scratch_;
+  MassSum mass_;
 
   // The run at hand.
   const CpuProgram* program_ = nullptr;

@@ -27,10 +27,6 @@ ValueId id_of(Operators::Node node) {
 constexpr float kMarkRatioNormed = 3.0F;
 constexpr float kMarkRatio = 5.0F;
 
-const float* floats_of(Weight weight) {
-  return weight == nullptr ? nullptr : static_cast<const float*>(weight->data);
-}
-
 }  // namespace
 
 CpuOperators::CpuOperators(const Model& model, KvArena& arena, kernels::InstructionSet set,
@@ -40,9 +36,7 @@ CpuOperators::CpuOperators(const Model& model, KvArena& arena, kernels::Instruct
       set_(set),
       team_(std::move(team)),
       packed_(std::move(packed)),
-      frequencies_{RotaryFrequencies(shape_.rope, shape_.rope.base, true,
-                                     floats_of(model.weights().rope_factors())),
-                   RotaryFrequencies(shape_.rope, shape_.rope.base_local, false, nullptr)},
+      rotary_(model),
       interpreter_(std::make_unique<CpuInterpreter>(shape_, arena, kernels::cpu_kernels(set),
                                                     *team_, *packed_)) {}
 CpuOperators::~CpuOperators() = default;
@@ -128,8 +122,9 @@ Operators::Node CpuOperators::rope(Node x, std::uint32_t head_dim, const RopeSet
   const CpuValue in = program_.value(id_of(x));
   ValueId& angles = angles_[local ? 1 : 0];
   if (angles == kNoValue) {
-    angles = record({.op = CpuOp::kAngles, .frequencies = &frequencies_[local ? 1 : 0]}, in.rows,
-                    settings.dimensions);
+    angles =
+        record({.op = CpuOp::kAngles, .frequencies = local ? &rotary_.local() : &rotary_.global()},
+               in.rows, settings.dimensions);
   }
   return node_of(record({.op = CpuOp::kRotate,
                          .a = id_of(x),
@@ -191,6 +186,7 @@ Result<void> CpuOperators::run(BatchOutput& output) {
     program_.value(hidden_).external = hidden_rows_.data();
   }
   RETURN_IF_ERROR(interpreter_->run(program_, *plan_));
+  interpreter_->take_mass(output);
   if (hidden_ == kNoValue) return {};
   const std::size_t dim = shape_.embedding_dim;
   output.hidden.resize(plan_->hidden_rows.size() * dim);

@@ -63,13 +63,13 @@ class CpuOperators final : public BatchOperators {
   const kernels::InstructionSet set_;
   const std::unique_ptr<WorkerTeam> team_;
   const std::unique_ptr<PackedWeights> packed_;
-  const std::array<RotaryFrequencies, 2> frequencies_;  // of global and of local layers
+  const ModelRotary rotary_;
   std::unique_ptr<CpuInterpreter> interpreter_;
 
   // The batch being recorded.
   const BatchPlan* plan_ = nullptr;
   CpuProgram program_;
-  std::array<ValueId, 2> angles_ = {kNoValue, kNoValue};  // as frequencies_
+  std::array<ValueId, 2> angles_ = {kNoValue, kNoValue};  // of global and of local layers
   std::vector<std::int32_t> logit_rows_;
   ValueId hidden_ = kNoValue;  // [selected rows, embedding_dim]
   ValueId logits_ = kNoValue;

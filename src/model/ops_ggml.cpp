@@ -246,6 +246,10 @@ void GgmlOperators::fill_inputs() {
 }
 
 Result<void> GgmlOperators::run(BatchOutput& output) {
+  if (!plan_->mass_rows.empty()) {
+    return Error{Code::kUnsupported, "the reference operators give no attention mass",
+                 "use --kernels auto"};
+  }
   RETURN_IF_ERROR(layers_graph_->allocate());
   fill_inputs();
   RETURN_IF_ERROR(backend_->compute(layers_graph_->graph()));

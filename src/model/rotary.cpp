@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ggml.h"
+#include "model/model.h"
+#include "model/weights.h"
+
 namespace refrain::model {
 namespace {
 
@@ -13,6 +17,11 @@ constexpr double kTwoPi = 6.283185307179586;
 double pair_with_turns(const RopeSettings& settings, float base, float turns) {
   return settings.dimensions * std::log(settings.original_context / (turns * kTwoPi)) /
          (2.0 * std::log(base));
+}
+
+const float* factors_of(const Model& model) {
+  const ggml_tensor* factors = model.weights().rope_factors();
+  return factors == nullptr ? nullptr : static_cast<const float*>(factors->data);
 }
 
 }  // namespace
@@ -50,5 +59,18 @@ void RotaryFrequencies::angles(Position position, float* cosine, float* sine) co
     sine[i] = static_cast<float>(std::sin(angle) * magnitude_);
   }
 }
+
+void RotaryFrequencies::turn(Position distance, float* cosine, float* sine) const {
+  for (std::size_t i = 0; i < per_position_.size(); ++i) {
+    const double angle = per_position_[i] * distance;
+    cosine[i] = static_cast<float>(std::cos(angle));
+    sine[i] = static_cast<float>(std::sin(angle));
+  }
+}
+
+// Gemma 3 stretches the positions of its global layers only.
+ModelRotary::ModelRotary(const Model& model)
+    : global_(model.shape().rope, model.shape().rope.base, true, factors_of(model)),
+      local_(model.shape().rope, model.shape().rope.base_local, false, nullptr) {}
 
 }  // namespace refrain::model

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,25 @@ void measure_row_operations(const CpuKernels& kernels) {
   measure("glu", [&] { kernels.glu(x.data(), x.data(), kColumns, Gate::kSilu, y.data()); });
 }
 
+void measure_turns(const CpuKernels& kernels) {
+  const std::vector<float> angles(64, 0.5F);
+  const Rotation rotation{angles.data(), angles.data() + 32, 64, false};
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+    const KvLayout layout = make_kv_layout(format, 1, 64, 64, 1);
+    const AlignedBuffer tile = memory_of(layout.layer_bytes),
+                        turned = memory_of(layout.layer_bytes),
+                        scratch = memory_of(64 * kTileTokens * sizeof(float));
+    const std::vector<float> rows = random_values(kTileTokens * 64);
+    std::vector<std::int64_t> slots(kTileTokens);
+    std::iota(slots.begin(), slots.end(), 0);
+    kernels.store_kv_rows(layout, tile.data(), slots.data(), kTileTokens, rows.data(), rows.data());
+    measure(std::string("turn ") + kv_format_name(format), [&] {
+      kernels.turn_key_tile(layout, tile.data(), rotation, turned.data(),
+                            reinterpret_cast<float*>(scratch.data()));
+    });
+  }
+}
+
 void measure_attention(const CpuKernels& kernels) {
   const AttentionProblem problem = AttentionProblem::random(
       {.head_count = 6, .kv_head_count = 2, .key_dim = 64, .value_dim = 64, .scale = 0.125F}, 528,
@@ -130,6 +150,7 @@ int run(std::string_view name) {
   const CpuKernels& kernels = cpu_kernels(*set);
   measure_products(kernels);
   measure_row_operations(kernels);
+  measure_turns(kernels);
   measure_attention(kernels);
   return 0;
 }

@@ -366,6 +366,45 @@ class Measuring(unittest.TestCase):
         self.assertGreater(report["coverage"]["cached_tokens"], 0)
         self.assertEqual(refrain(*flags, "--json")[1], out)  # the same trials every time
 
+    def test_eval_reuse_measures_every_rung_and_finds_full_repair_exact(self):
+        def text(seed):
+            return " ".join(f"item {seed * i % 97} costs {i * i % 61} coins" for i in range(1, 9)) + "."
+
+        lines = [{"system": "Answer.", "documents": [text(3), text(5), text(7)], "warm_orders": [[2, 0, 1]],
+                  "question": "What costs most?"},
+                 {"messages": [{"role": "user", "content": "Day one. " + text(11)}],
+                  "edited_messages": [{"role": "user", "content": "Tuesday the second. " + text(11)}]}]
+        with file_with("\n".join(map(json.dumps, lines)), ".jsonl") as file:
+            for model, kv_format in (("tiny", "f16"), ("tiny", "q8"), ("tiny-gemma3", "f16"), ("tiny-no-template", "q8")):
+                flags = ["eval", "reuse", "--model", model, "--kv-format", kv_format, "--answer-rows", "6"]
+                code, out, err = refrain(*flags, "--data", file.name, "--json")
+                self.assertEqual((code, err), (0, ""), model)
+                report = json.loads(out)
+                self.assertEqual((report["inexact_cases"], report["answer_rows"]), (0, 6))
+                self.assertEqual([kind["kind"] for kind in report["kinds"]], ["recombined", "edited"])
+                for kind in report["kinds"]:
+                    self.assertGreater(kind["moved_tokens"], 64)
+                    shares = [rung["repaired_share"] for rung in kind["rungs"]]
+                    self.assertEqual((shares, shares[0], shares[-1]), (sorted(shares), 0, 1))
+                    self.assertEqual(kind["rungs"][-1]["kl_mean"], 0)
+                    self.assertEqual(kind["rungs"][-1]["top1_agreement"], 1)
+                    self.assertGreater(kind["rungs"][0]["kl_mean"], 0)
+                    self.assertGreater(kind["dropped"]["kl_mean"], 0)
+            code, out, _ = refrain(*flags, "--data", file.name, "--mode", "splice")
+            self.assertEqual(code, 0)
+            self.assertIn("0 moved", out)
+            self.assertNotIn("1 heads", out)
+            code, out, err = refrain(*flags, "--data", file.name, "--kernels", "ggml")
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("error: case 1: the reference operators give no attention mass\nhint: ", err)
+            code, out, err = refrain("eval", "reuse", "--model", "tiny-nan", "--data", file.name)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("NaN", err)
+        with file_with('{"documents": ["x"]}', ".jsonl") as file:
+            code, out, err = refrain("eval", "reuse", "--model", "tiny", "--data", file.name)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn('error: line 1: there is no "warm_orders"\nhint: ', err)
+
     def test_bench_serve_measures_a_running_server_in_every_workload(self):
         # Long enough for every workload: the tiny vocabulary needs three tokens a word.
         folder = tempfile.TemporaryDirectory()
