@@ -259,7 +259,8 @@ REFRAIN_INLINE Vec to_float(IntVec a) {
 // The nearest whole number, halves to even; |lane| < 2^22.
 REFRAIN_INLINE IntVec rounded(Vec v) {
 #if defined(REFRAIN_SIMD_AVX512)
-  return {(IntPart)_mm512_cvtps_epi32((__m512)v.p[0])};
+  // Not the unmasked form: GCC 12 takes its undefined operand for an uninitialized variable.
+  return {(IntPart)_mm512_maskz_cvtps_epi32(0xFFFF, (__m512)v.p[0])};
 #elif defined(REFRAIN_SIMD_AVX2)
   return each_int_part([&](int i) { return (IntPart)_mm256_cvtps_epi32((__m256)v.p[i]); });
 #else
