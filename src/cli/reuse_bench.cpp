@@ -16,6 +16,7 @@ constexpr Position kLeastFreshQuestion = 8;
 
 std::vector<model::MovedRun> moved_runs(const FoundTokens& found) {
   std::vector<model::MovedRun> runs;
+  runs.reserve(found.runs.size());
   for (const FoundRun& run : found.runs) {
     runs.push_back({run.to, run.to + static_cast<Position>(run.length)});
   }

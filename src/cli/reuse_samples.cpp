@@ -132,6 +132,7 @@ Report make_report(Rng& rng) {
 
 std::vector<Report> make_reports(Rng& rng) {
   std::vector<Report> reports;
+  reports.reserve(kReports);
   for (std::size_t i = 0; i < kReports; ++i) reports.push_back(make_report(rng));
   return reports;
 }
