@@ -37,13 +37,14 @@ Result<Lane> Lanes::open(std::uint32_t token_count) {
   return Lane(*ledger_, id);
 }
 
-Result<void> Lanes::run(const Lane& lane, const LaneRows& wanted, LaneOutput& output) {
+Result<void> Lanes::run(const Lane& lane, const LaneRows& wanted, LaneOutput& output,
+                        std::uint32_t step_tokens) {
   output.logits.clear();
   output.attention.clear();
-  for (std::size_t at = 0; at < wanted.rows.size(); at += step_tokens_) {
+  const std::size_t most = step_tokens == 0 ? step_tokens_ : step_tokens;
+  for (std::size_t at = 0; at < wanted.rows.size(); at += most) {
     LaneRows piece = wanted;
-    piece.rows =
-        wanted.rows.subspan(at, std::min<std::size_t>(step_tokens_, wanted.rows.size() - at));
+    piece.rows = wanted.rows.subspan(at, std::min(most, wanted.rows.size() - at));
     RETURN_IF_ERROR(run_step(lane, piece, output));
   }
   return {};
@@ -53,14 +54,7 @@ Result<void> Lanes::run_from(const Lane& lane, Position begin, Position first_lo
                              LaneOutput& output, std::uint32_t step_tokens) {
   std::vector<Position> rows(lane.tokens().size() - static_cast<std::size_t>(begin));
   std::iota(rows.begin(), rows.end(), begin);
-  output.logits.clear();
-  output.attention.clear();
-  const std::size_t most = step_tokens == 0 ? step_tokens_ : step_tokens;
-  for (std::size_t at = 0; at < rows.size(); at += most) {
-    const auto piece = std::span(rows).subspan(at, std::min(most, rows.size() - at));
-    RETURN_IF_ERROR(run_step(lane, {.rows = piece, .first_logits = first_logits}, output));
-  }
-  return {};
+  return run(lane, {.rows = rows, .first_logits = first_logits}, output, step_tokens);
 }
 
 Result<void> Lanes::run_step(const Lane& lane, const LaneRows& wanted, LaneOutput& output) {

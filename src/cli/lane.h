@@ -63,8 +63,10 @@ class Lanes {
 
   // kInvalidArgument if there is no room for a lane of that many tokens beside the others.
   Result<Lane> open(std::uint32_t token_count);
-  Result<void> run(const Lane& lane, const LaneRows& wanted, LaneOutput& output);
-  // The same for all rows [begin, length), with at most `step_tokens` together (0: as created).
+  // With at most `step_tokens` rows together; 0: as created.
+  Result<void> run(const Lane& lane, const LaneRows& wanted, LaneOutput& output,
+                   std::uint32_t step_tokens = 0);
+  // The same for all rows [begin, length).
   Result<void> run_from(const Lane& lane, Position begin, Position first_logits, LaneOutput& output,
                         std::uint32_t step_tokens = 0);
 

@@ -54,16 +54,6 @@ inline void scales_of(const float* keys, std::uint32_t key_dim, float* scales) {
   }
 }
 
-// As rounded_quotient() of simd_math.h, with a scale for each lane, plus 128.
-REFRAIN_INLINE IntVec rounded_bytes(Vec value, Vec scale) {
-  const Vec zero = splat(0.0F), least = splat(-127.0F);
-  const Vec divisor =
-      each_part([&](int i) { return scale.p[i] > zero.p[i] ? scale.p[i] : splat(1.0F).p[i]; });
-  const IntVec whole = rounded(max(least, zero - max(least, zero - value / divisor)));
-  return each_int_part([&](int i) { return (IntPart)(scale.p[i] > zero.p[i]) & whole.p[i]; }) +
-         splat_int(128);
-}
-
 inline void turn_q8_tile(const KvLayout& layout, const std::byte* tile, const Rotation& rotation,
                          std::byte* turned, float* keys) {
   const std::size_t groups = layout.key_groups;
@@ -83,7 +73,7 @@ inline void turn_q8_tile(const KvLayout& layout, const std::byte* tile, const Ro
   for (std::size_t g = 0; g < groups; ++g) {
     const float* from = keys + g * 4 * kTileTokens;
     const auto byte = [&](std::size_t index) {
-      return rounded_bytes(load(from + index * kTileTokens), divisor);
+      return rounded_quotient(load(from + index * kTileTokens), divisor, 127.0F) + splat_int(128);
     };
     store_int(turned + g * 64,
               byte(0) | shift_left<8>(byte(1)) | shift_left<16>(byte(2)) | shift_left<24>(byte(3)));

@@ -1,8 +1,8 @@
 // The product of a packed matrix with rows, written once on simd.h and compiled once per
 // instruction set. Read linear.h first.
 //
-// For each panel: a chunk of its columns is expanded into scratch (first cache level), then all
-// rows pass over it, a few at a time; y holds the sums between chunks.
+// For each panel, or two beside each other: a chunk of its columns is expanded into scratch (first
+// cache level), then all rows pass over it, a few at a time; y holds the sums between chunks.
 #pragma once
 
 #include "kernels/linear_expand.h"

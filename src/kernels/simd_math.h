@@ -65,13 +65,17 @@ inline float scale_of(const float* row, std::uint32_t count, float most) {
   return is_finite(largest) ? largest / most : __builtin_nanf("");
 }
 
-// round(v / scale), zero if the scale is zero or NaN.
-inline IntVec rounded_quotient(Vec v, float scale, float most) {
-  if (!(scale > 0.0F)) return IntVec{};
+// round(v / scale), zero where the scale is zero or NaN.
+inline IntVec rounded_quotient(Vec v, Vec scale, float most) {
+  const Vec zero = splat(0.0F), least = splat(-most);
+  const Vec divisor =
+      each_part([&](int i) { return scale.p[i] > zero.p[i] ? scale.p[i] : splat(1.0F).p[i]; });
   // A tiny scale is itself rounded, so the quotient may lie beyond `most`.
-  const Vec negative = max(splat(-most), splat(0.0F) - v / splat(scale));
-  const Vec bounded = max(splat(-most), splat(0.0F) - negative);
-  return rounded(bounded);
+  const IntVec whole = rounded(max(least, zero - max(least, zero - v / divisor)));
+  return each_int_part([&](int i) { return (IntPart)(scale.p[i] > zero.p[i]) & whole.p[i]; });
+}
+inline IntVec rounded_quotient(Vec v, float scale, float most) {
+  return rounded_quotient(v, splat(scale), most);
 }
 
 }  // namespace
