@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,27 @@
 namespace refrain::engine {
 
 class CompiledGrammar;  // grammar.h
+
+// How a request may reuse text that stands at another place than it was computed at.
+enum class ReuseMode {
+  kExact,   // not at all: the answer is that of a cold run, bit for bit
+  kRepair,  // moved and repaired where a calibrated gate expects at most `max_divergence`
+  kSplice,  // moved and never repaired or judged; for measuring
+};
+
+struct ReuseWish {
+  ReuseMode mode = ReuseMode::kExact;
+  double max_divergence = 0.05;  // mean KL in nats against a cold run, of the first answer tokens
+};
+
+// Why text that was found at another place was computed all the same.
+enum class ReuseRefusal {
+  kNone,          // it was reused, or there was none, or none was wanted
+  kUncalibrated,  // this model and KV format have no calibration: see `refrain calibrate`
+  kDivergence,    // the expected divergence is above what the request allows
+  kNoRoom,        // its blocks could not be kept beside what runs
+  kUnsupported,   // these operators give no attention to look at
+};
 
 enum class Task { kGenerate, kEmbed };  // kEmbed: mean of the final hidden states, L2-normalised
 
@@ -38,6 +60,7 @@ struct GenerateRequest {
   std::string tenant;            // "" = default tenant; selects salt and queue share
   Hash128 salt{};                // mixed into the cache space
   bool use_cache = true;         // false: neither match nor publish (reference runs)
+  ReuseWish reuse = {};
   std::shared_ptr<const CompiledGrammar> grammar;  // null = free text
   Tick deadline = 0;                               // 0 = none
 };
@@ -57,11 +80,18 @@ struct TokenLogprob {
   std::vector<Alternative> top;
 };
 
-// Tokens of the prompt by provenance, and what was generated. cached == exact for now.
+// Tokens of the prompt by provenance, and what was generated:
+// prompt == cached + moved + repaired + computed once the prompt is done.
 struct Usage {
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t cached_tokens = 0;      // prompt tokens whose K/V came from the cache, exactly
-  std::uint32_t computed_tokens = 0;    // prompt tokens computed for this request
+  std::uint32_t cached_tokens = 0;    // K/V came from the cache, exactly
+  std::uint32_t moved_tokens = 0;     // K/V came from another place or behind approximate text
+  std::uint32_t repaired_tokens = 0;  // found at another place, and computed again
+  std::uint32_t computed_tokens = 0;  // found nowhere
+  // Mean KL in nats that the gate expects of this request; none if all of it is exact, or where
+  // nothing judges it (kSplice).
+  std::optional<double> divergence_estimate = {};
+  ReuseRefusal refusal = ReuseRefusal::kNone;
   std::uint32_t completion_tokens = 0;  // over all choices
   kv::MissReason miss_reason = kv::MissReason::kNone;
 };
