@@ -1,9 +1,10 @@
 // Lanes: sequences side by side in the arena of a Compute, whose rows may be computed in any
-// choice and order; for measuring what reuse does. Nothing is shared or reused between lanes.
-// Main thread.
+// choice and order; for measuring what reuse does. They reuse and publish through a ledger of their
+// own, as the engine's do; what a lane computed is found by later ones only if it is kept. Main
+// thread.
 //
-//   ASSIGN_OR_RETURN(Lane lane, lanes.open(3000));     // room for 3000 tokens
-//   lane.append(tokens);                               // slots
+//   ASSIGN_OR_RETURN(Lane lane, lanes.open(prompt, 24, LaneReuse::kSegments));
+//   ... lane.exact_tokens() rows are there; lane.runs() can be moved to their places ...
 //   RETURN_IF_ERROR(lanes.run(lane, {.rows = rows, .first_logits = 2999}, output));
 #pragma once
 
@@ -20,27 +21,43 @@
 
 namespace refrain::cli {
 
-// One sequence; gives its blocks back at its end.
+enum class LaneReuse {
+  kNothing,   // a cold run
+  kPrefix,    // the exact prefix
+  kSegments,  // exact prefix and moved text
+};
+
+// One sequence; ends with it.
 class Lane {
  public:
-  Lane(kv::Ledger& ledger, SequenceId id) : ledger_(&ledger), id_(id) {}
-  Lane(Lane&& other) noexcept : ledger_(std::exchange(other.ledger_, nullptr)), id_(other.id_) {
-    tokens_.swap(other.tokens_);
-  }
+  Lane(kv::Ledger& ledger, SequenceId id, TokenList tokens, kv::Admission admission)
+      : ledger_(&ledger), id_(id), tokens_(std::move(tokens)), admission_(std::move(admission)) {}
+  Lane(Lane&& other) noexcept
+      : ledger_(std::exchange(other.ledger_, nullptr)),
+        id_(other.id_),
+        kept_(other.kept_),
+        tokens_(std::move(other.tokens_)),
+        admission_(std::move(other.admission_)) {}
   Lane& operator=(Lane&&) = delete;
-  ~Lane() {
-    if (ledger_ != nullptr) ledger_->release(id_, 0);
-  }
+  ~Lane();
 
+  // Slots for more tokens behind the prompt.
   void append(std::span<const TokenId> tokens);
+  // All its rows are computed: at its end the exact ones stay, to be found by others.
+  void keep() { kept_ = true; }
+
   const TokenList& tokens() const { return tokens_; }
   std::uint32_t length() const { return static_cast<std::uint32_t>(tokens_.size()); }
   const kv::BlockTable& table() const { return ledger_->table(id_); }
+  std::uint32_t exact_tokens() const { return admission_.cached_tokens; }
+  const std::vector<kv::SegmentRun>& runs() const { return admission_.runs; }
 
  private:
   kv::Ledger* ledger_;
   SequenceId id_;
+  bool kept_ = false;
   TokenList tokens_;
+  kv::Admission admission_;
 };
 
 // What to compute of a lane.
@@ -51,35 +68,33 @@ struct LaneRows {
   static constexpr Position kNoMass = INT32_MAX;
 };
 
-struct LaneOutput {
-  std::vector<float> logits;     // [rows that give them][vocabulary_size]
-  std::vector<float> attention;  // per key, over all layers and rows that give it; or empty
-};
-
 class Lanes {
  public:
   // `compute` outlives this. At most `step_tokens` rows run together.
   static Result<std::unique_ptr<Lanes>> create(Compute& compute, std::uint32_t step_tokens);
 
-  // kInvalidArgument if there is no room for a lane of that many tokens beside the others.
-  Result<Lane> open(std::uint32_t token_count);
-  // With at most `step_tokens` rows together; 0: as created.
-  Result<void> run(const Lane& lane, const LaneRows& wanted, LaneOutput& output,
-                   std::uint32_t step_tokens = 0);
-  // The same for all rows [begin, length).
-  Result<void> run_from(const Lane& lane, Position begin, Position first_logits, LaneOutput& output,
-                        std::uint32_t step_tokens = 0);
+  // With slots for the whole prompt, and room for `more` tokens behind it. kInvalidArgument if
+  // there is no such room beside the others.
+  Result<Lane> open(const TokenList& prompt, std::uint32_t more, LaneReuse reuse);
+  // One step: the first of `wanted.rows`; returns how many. `output` is that of the executor.
+  Result<std::size_t> step(const Lane& lane, const LaneRows& wanted, model::BatchOutput& output,
+                           std::uint32_t step_tokens = 0);
+  // All rows [begin, length), at most `step_tokens` together (0: as created); logits [rows that
+  // give them][vocabulary_size] in `logits`.
+  Result<void> run_from(const Lane& lane, Position begin, Position first_logits,
+                        std::vector<float>& logits, std::uint32_t step_tokens = 0);
+  // Nothing that was kept is found any more.
+  void forget() { ledger_->drop_all(); }
 
  private:
   Lanes(Compute& compute, std::uint32_t step_tokens, std::unique_ptr<kv::Ledger> ledger)
       : compute_(compute), step_tokens_(step_tokens), ledger_(std::move(ledger)) {}
-  Result<void> run_step(const Lane& lane, const LaneRows& wanted, LaneOutput& output);
 
   Compute& compute_;
   const std::uint32_t step_tokens_;
   std::unique_ptr<kv::Ledger> ledger_;
   std::uint64_t next_id_ = 1;
-  model::BatchOutput batch_output_;
+  model::BatchOutput output_;
 };
 
 }  // namespace refrain::cli

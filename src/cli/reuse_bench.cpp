@@ -3,55 +3,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/str.h"
 
 namespace refrain::cli {
 namespace {
 
-// The question is at most so many last rows of the prompt.
-constexpr Position kQuestionRows = 64;
-// Fewer fresh rows at the end are no question: it was moved with what stood before it.
-constexpr Position kLeastFreshQuestion = 8;
-
-std::vector<model::MovedRun> moved_runs(const FoundTokens& found) {
-  std::vector<model::MovedRun> runs;
-  runs.reserve(found.runs.size());
-  for (const FoundRun& run : found.runs) {
-    runs.push_back({run.to, run.to + static_cast<Position>(run.length)});
-  }
-  return runs;
-}
-
-std::vector<Position> fresh_rows(const FoundTokens& found, Position end) {
-  std::vector<Position> rows;
-  auto next = static_cast<Position>(found.prefix.length);
-  for (const model::MovedRun& run : moved_runs(found)) {
-    for (; next < run.begin; ++next) rows.push_back(next);
-    next = run.end;
-  }
-  for (; next < end; ++next) rows.push_back(next);
-  return rows;
-}
-
-TokenList without_runs(const TokenList& prompt, const FoundTokens& found) {
+TokenList without_runs(const Lane& lane) {
   TokenList rest;
-  for (std::uint32_t i = 0; i < found.prefix.length; ++i) rest.push_back(prompt[i]);
-  for (const Position row : fresh_rows(found, static_cast<Position>(prompt.size())))
-    rest.push_back(prompt[static_cast<std::size_t>(row)]);
-  return rest;
-}
-
-// Rows from the question on belong to the last user turn, but not to a document that was moved
-// into it.
-Position question_begin(Position turn, const FoundTokens& found, Position end) {
-  Position begin = std::max(turn, end - kQuestionRows);
-  if (!found.runs.empty()) {
-    const FoundRun& last = found.runs.back();
-    const Position behind = last.to + static_cast<Position>(last.length);
-    if (end - behind >= kLeastFreshQuestion) begin = std::max(begin, behind);
+  Position at = 0;
+  const auto take_until = [&](Position end) {
+    rest.insert(rest.end(), lane.tokens().begin() + at, lane.tokens().begin() + end);
+  };
+  for (const kv::SegmentRun& run : lane.runs()) {
+    take_until(run.begin);
+    at = run.end();
   }
-  return std::min(begin, end - 1);
+  take_until(static_cast<Position>(lane.length()));
+  return rest;
 }
 
 // For models without a chat template.
@@ -64,11 +34,16 @@ text::Prompt plain_prompt(const Messages& messages) {
   return prompt;
 }
 
-std::vector<float> tail(const std::vector<float>& values, std::size_t count) {
-  return {values.end() - static_cast<std::ptrdiff_t>(count), values.end()};
+Position last_row(const Lane& lane) {
+  return static_cast<Position>(lane.length()) - 1;
 }
 
 }  // namespace
+
+ReuseBench::ReuseBench(Compute& compute, const ReuseOptions& options)
+    : compute_(compute),
+      options_(options),
+      probes_(compute.loaded.model->shape(), *compute.arena) {}
 
 Result<std::unique_ptr<ReuseBench>> ReuseBench::create(Compute& compute,
                                                        const ReuseOptions& options) {
@@ -90,39 +65,35 @@ Result<ReuseBench::Asked> ReuseBench::encode(const Messages& messages) const {
   return Asked{std::move(encoded.tokens), static_cast<Position>(encoded.message_begin.back())};
 }
 
-Result<void> ReuseBench::store(const ReuseCase& one, std::vector<Lane>& stored, RunSearch& search) {
+// What came before stands where it was computed: nothing of it was moved.
+Result<void> ReuseBench::store(const ReuseCase& one) {
+  lanes_->forget();
   for (const Messages& messages : one.warm) {
-    ASSIGN_OR_RETURN(Asked asked, encode(messages));
-    const auto length = static_cast<std::uint32_t>(asked.tokens.size());
-    ASSIGN_OR_RETURN(Lane lane, lanes_->open(length));
-    lane.append(asked.tokens);
-    LaneOutput output;
-    RETURN_IF_ERROR(lanes_->run_from(lane, 0, static_cast<Position>(length) - 1, output));
-    stored.push_back(std::move(lane));
-    search.add(std::move(asked.tokens));
+    ASSIGN_OR_RETURN(const Asked asked, encode(messages));
+    ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kPrefix));
+    std::vector<float> logits;
+    RETURN_IF_ERROR(
+        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane), logits));
+    lane.keep();
   }
   return {};
 }
 
 Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt) {
-  const auto length = static_cast<std::uint32_t>(prompt.size());
   const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-  ASSIGN_OR_RETURN(Lane lane, lanes_->open(length + options_.answer_rows));
-  lane.append(prompt);
   Cold cold;
-  LaneOutput output;
   const Tick started = clock_.now();
-  RETURN_IF_ERROR(lanes_->run_from(lane, 0, static_cast<Position>(length) - 1, output));
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, options_.answer_rows, LaneReuse::kNothing));
+  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), cold.rows));
   cold.ttft = clock_.now() - started;
-  cold.rows = output.logits;
+  std::vector<float> next;
   while (cold.rows.size() < width * options_.answer_rows) {
     const TokenId token{static_cast<std::int32_t>(likeliest(std::span(cold.rows).last(width)))};
     if (compute_.loaded.tokenizer->is_end_of_generation(token)) break;
     cold.answer.push_back(token);
     lane.append(std::span(&token, 1));
-    const auto position = static_cast<Position>(lane.length()) - 1;
-    RETURN_IF_ERROR(lanes_->run_from(lane, position, position, output));
-    cold.rows.insert(cold.rows.end(), output.logits.begin(), output.logits.end());
+    RETURN_IF_ERROR(lanes_->run_from(lane, last_row(lane), last_row(lane), next));
+    cold.rows.insert(cold.rows.end(), next.begin(), next.end());
   }
   if (!std::all_of(cold.rows.begin(), cold.rows.end(), [](float x) { return std::isfinite(x); })) {
     return Error{Code::kInternal, "the model gave a NaN or an infinity", "the file may be damaged"};
@@ -135,109 +106,155 @@ Result<std::vector<float>> ReuseBench::answer_rows(Lane& lane, std::vector<float
   if (answer.empty()) return last;
   const auto begin = static_cast<Position>(lane.length());
   lane.append(answer);
-  LaneOutput output;
-  RETURN_IF_ERROR(lanes_->run_from(lane, begin, begin, output));
-  last.insert(last.end(), output.logits.begin(), output.logits.end());
+  std::vector<float> logits;
+  RETURN_IF_ERROR(lanes_->run_from(lane, begin, begin, logits));
+  last.insert(last.end(), logits.begin(), logits.end());
   return last;
 }
 
 Result<RowErrors> ReuseBench::compare_cold(const TokenList& prompt, const Cold& cold,
                                            std::uint32_t step_tokens) {
-  const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-  ASSIGN_OR_RETURN(Lane lane,
-                   lanes_->open(static_cast<std::uint32_t>(prompt.size()) + options_.answer_rows));
-  lane.append(prompt);
-  LaneOutput output;
-  RETURN_IF_ERROR(
-      lanes_->run_from(lane, 0, static_cast<Position>(prompt.size()) - 1, output, step_tokens));
-  ASSIGN_OR_RETURN(const std::vector<float> rows,
-                   answer_rows(lane, tail(output.logits, width), cold.answer));
-  return compare_rows(cold.rows, rows, width);
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, options_.answer_rows, LaneReuse::kNothing));
+  std::vector<float> last;
+  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), last, step_tokens));
+  ASSIGN_OR_RETURN(const std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
+  return compare_rows(cold.rows, rows, compute_.loaded.model->shape().vocabulary_size);
 }
 
-void ReuseBench::move_rows(const FoundTokens& found, const std::vector<Lane>& stored,
-                           const Lane& lane) {
+// How long that takes.
+Tick ReuseBench::move_runs(const Lane& lane) {
+  const Tick started = clock_.now();
   std::vector<model::RowMove> moves;
-  const auto append = [&](const FoundRun& run) {
-    if (run.length == 0) return;
-    model::append_moves({&stored[run.stored].table(), run.from, &lane.table(), run.to, run.length},
-                        compute_.block_size, moves);
-  };
-  append(found.prefix);
-  for (const FoundRun& run : found.runs) append(run);
+  for (const kv::SegmentRun& run : lane.runs())
+    model::append_moves(run, lane.table(), compute_.block_size, moves);
   splice_->move(moves);
+  return clock_.now() - started;
 }
 
-Result<std::vector<Position>> ReuseBench::rows_to_run(model::RepairRung rung, const Lane& lane,
-                                                      Position question, const FoundTokens& found,
-                                                      std::uint32_t& repaired) {
+Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
+                                                const engine::RepairJudge& judge) {
+  const std::vector<model::MovedRun> runs = engine::moved_runs(lane.runs());
   const auto end = static_cast<Position>(lane.length());
-  const std::vector<model::MovedRun> runs = moved_runs(found);
-  const std::vector<Position> fresh = fresh_rows(found, end);
-  const model::RepairRules rules = model::rules_of(rung);
-  if (!model::needs_mass(rung) || runs.empty()) {
-    const std::vector<Position> chosen = model::choose_repair(runs, {}, rules);
-    repaired = static_cast<std::uint32_t>(chosen.size());
-    return model::repair_pass(chosen, fresh);
+  Repaired repaired{
+      engine::PromptRepair(runs, lane.tokens(), engine::question_begin(turn, runs, end),
+                           engine::start_rung(lane.runs()), judge, &probes_),
+      {}};
+  engine::PromptRepair& repair = repaired.repair;
+  std::vector<Position> exact(static_cast<std::size_t>(repair.first_row()) - lane.exact_tokens());
+  std::iota(exact.begin(), exact.end(), static_cast<Position>(lane.exact_tokens()));
+  for (std::span<const Position> rows = exact; !rows.empty();) {
+    ASSIGN_OR_RETURN(const std::size_t done,
+                     lanes_->step(lane, {.rows = rows, .first_logits = end}, output_));
+    rows = rows.subspan(done);
   }
-  std::vector<Position> asked;
-  for (Position row = question; row < end; ++row) asked.push_back(row);
-  const std::vector<Position> looked = model::repair_pass(asked, fresh);
-  LaneOutput output;
-  RETURN_IF_ERROR(
-      lanes_->run(lane, {.rows = looked, .first_logits = end - 1, .first_mass = question}, output));
-  const std::vector<Position> chosen = model::choose_repair(runs, output.attention, rules);
-  const std::vector<Position> rows = model::second_pass(chosen, looked);
-  // A question that was moved itself is repaired, too.
-  repaired = static_cast<std::uint32_t>(model::repair_pass(chosen, looked).size() - fresh.size());
-  return rows;
+  repair.begin(lane.table());
+  while (repair.state() == engine::PromptRepair::State::kRunning) {
+    const auto rows = repair.pending();
+    const auto asked =
+        std::ranges::find_if(rows, [&](Position row) { return repair.wants_mass(row); });
+    ASSIGN_OR_RETURN(const std::size_t done,
+                     lanes_->step(lane,
+                                  {.rows = rows,
+                                   .first_logits = end - 1,
+                                   .first_mass = asked == rows.end() ? LaneRows::kNoMass : *asked},
+                                  output_));
+    repair.ran(done, output_.mass.empty() ? nullptr : &output_.mass.front(), lane.table());
+  }
+  repaired.last = output_.logits;
+  return repaired;
 }
 
 Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& asked,
-                                        const RunSearch& search, const std::vector<Lane>& stored,
                                         const Cold& cold) {
-  const auto length = static_cast<Position>(asked.tokens.size());
-  const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-  ASSIGN_OR_RETURN(Lane lane,
-                   lanes_->open(static_cast<std::uint32_t>(length) + options_.answer_rows));
-  lane.append(asked.tokens);
-  RungResult result{.rung = rung, .errors = {}};
-  LaneOutput output;
+  RungResult result{.rung = rung, .errors = {}, .exposure = {}};
   const Tick started = clock_.now();
-  const FoundTokens found = search.find(asked.tokens);
-  const Tick moving = clock_.now();
-  move_rows(found, stored, lane);
-  result.move = clock_.now() - moving;
-  ASSIGN_OR_RETURN(const std::vector<Position> rows,
-                   rows_to_run(rung, lane, question_begin(asked.question, found, length), found,
-                               result.repaired_rows));
-  RETURN_IF_ERROR(lanes_->run(lane, {.rows = rows, .first_logits = length - 1}, output));
+  ASSIGN_OR_RETURN(Lane lane,
+                   lanes_->open(asked.tokens, options_.answer_rows, LaneReuse::kSegments));
+  std::vector<float> last;
+  if (lane.runs().empty()) {
+    RETURN_IF_ERROR(
+        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane), last));
+  } else {
+    result.move = move_runs(lane);
+    ASSIGN_OR_RETURN(Repaired repaired, repair(lane, asked.turn, {.fixed = rung}));
+    result.repaired_rows = repaired.repair.repaired_rows();
+    last = std::move(repaired.last);
+  }
   result.ttft = clock_.now() - started;
-  ASSIGN_OR_RETURN(const std::vector<float> got,
-                   answer_rows(lane, std::move(output.logits), cold.answer));
-  result.errors = compare_rows(cold.rows, got, width);
+  ASSIGN_OR_RETURN(const std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
+  result.errors = compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
   return result;
 }
 
+Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold) {
+  GateResult result{.estimate = {}, .chosen = {.errors = {}, .exposure = {}}};
+  const Tick started = clock_.now();
+  ASSIGN_OR_RETURN(Lane lane,
+                   lanes_->open(asked.tokens, options_.answer_rows, LaneReuse::kSegments));
+  auto begin = static_cast<Position>(lane.exact_tokens());
+  bool all = lane.runs().empty();
+  std::vector<float> last;
+  if (!all) {
+    result.chosen.move = move_runs(lane);
+    ASSIGN_OR_RETURN(Repaired repaired,
+                     repair(lane, asked.turn,
+                            {.gate = options_.gate, .max_divergence = options_.max_divergence}));
+    const engine::PromptRepair& repair = repaired.repair;
+    result.refused = all = repair.state() == engine::PromptRepair::State::kRefused;
+    result.estimate = repair.estimate();
+    result.chosen.rung = repair.rung();
+    result.chosen.repaired_rows = repair.repaired_rows();
+    begin = repair.first_row();
+    last = std::move(repaired.last);
+  }
+  if (all) RETURN_IF_ERROR(lanes_->run_from(lane, begin, last_row(lane), last));
+  result.chosen.ttft = clock_.now() - started;
+  ASSIGN_OR_RETURN(const std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
+  result.chosen.errors =
+      compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
+  return result;
+}
+
+// What a gate would see of each rung: one that allows nothing looks, and refuses.
+Result<void> ReuseBench::look(const Asked& asked, std::vector<RungResult>& rungs) {
+  const model::ReuseGate none({});
+  ASSIGN_OR_RETURN(const Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kSegments));
+  if (lane.runs().empty()) return {};
+  move_runs(lane);
+  ASSIGN_OR_RETURN(const Repaired repaired, repair(lane, asked.turn, {.gate = &none}));
+  for (RungResult& rung : rungs) {
+    if (rung.rung != model::RepairRung::kAll)
+      rung.exposure = repaired.repair.exposure_at(rung.rung);
+  }
+  return {};
+}
+
 Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
-  std::vector<Lane> stored;
-  RunSearch search;
-  RETURN_IF_ERROR(store(one, stored, search));
+  RETURN_IF_ERROR(store(one));
   ASSIGN_OR_RETURN(const Asked asked, encode(one.target));
-  const FoundTokens found = search.find(asked.tokens);
-  ReuseResult result{.kind = one.kind, .cold_again = {}, .dropped = {}, .rungs = {}};
-  result.prompt_tokens = static_cast<std::uint32_t>(asked.tokens.size());
-  result.exact_tokens = found.prefix.length;
-  result.run_count = static_cast<std::uint32_t>(found.runs.size());
-  for (const FoundRun& run : found.runs) result.moved_tokens += run.length;
+  ReuseResult result{.kind = one.kind, .cold_again = {}, .dropped = {}, .rungs = {}, .gate = {}};
   ASSIGN_OR_RETURN(const Cold cold, run_cold(asked.tokens));
   result.cold_ttft = cold.ttft;
   const std::uint32_t other_chunks = std::max(1U, options_.step_tokens * 5 / 8);
   ASSIGN_OR_RETURN(result.cold_again, compare_cold(asked.tokens, cold, other_chunks));
-  ASSIGN_OR_RETURN(result.dropped, compare_cold(without_runs(asked.tokens, found), cold, 0));
+  TokenList rest;
+  {
+    ASSIGN_OR_RETURN(const Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kSegments));
+    result.prompt_tokens = lane.length();
+    result.exact_tokens = lane.exact_tokens();
+    result.run_count = static_cast<std::uint32_t>(lane.runs().size());
+    for (const kv::SegmentRun& run : lane.runs()) result.moved_tokens += run.length;
+    rest = without_runs(lane);
+  }
+  ASSIGN_OR_RETURN(result.dropped, compare_cold(rest, cold, 0));
   for (const model::RepairRung rung : options_.rungs) {
-    ASSIGN_OR_RETURN(RungResult measured, run_rung(rung, asked, search, stored, cold));
+    ASSIGN_OR_RETURN(RungResult measured, run_rung(rung, asked, cold));
     result.rungs.push_back(std::move(measured));
+  }
+  if (std::ranges::any_of(options_.rungs, model::needs_mass))
+    RETURN_IF_ERROR(look(asked, result.rungs));
+  if (options_.gate != nullptr) {
+    ASSIGN_OR_RETURN(result.gate, run_gate(asked, cold));
   }
   return result;
 }

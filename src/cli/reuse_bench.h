@@ -1,15 +1,20 @@
 // ReuseBench: measures one case of reuse on a model, rung by rung, against the same prompt computed
 // cold. Errors are those of the first rows of the answer: the last row of the prompt and those of
-// the tokens that the cold run answers greedily, the same tokens for every rung. Main thread.
+// the tokens that the cold run answers greedily, the same tokens for every rung. What is found,
+// moved and repaired is what the engine does (Ledger::plan, model::Splice, engine::PromptRepair).
+// Main thread.
 //
 //   cold        all rows                                          -> answer, its rows, TTFT
 //   cold again  all rows in other chunks                          -> must be the same bits
-//   rung        prefix copied, runs moved | look | chosen + fresh -> rows of the same answer, TTFT
+//   rung        prefix shared, runs moved | look | chosen + fresh -> rows of the same answer, TTFT
+//   gate        the same, as far as a calibrated gate wants       -> or refused, and computed
 //   dropped     the prompt without what would have been moved     -> rows of the same answer
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,9 +23,8 @@
 #include "cli/lane.h"
 #include "cli/reuse_cases.h"
 #include "cli/row_errors.h"
-#include "cli/run_search.h"
 #include "cli/runtime.h"
-#include "model/repair_choice.h"
+#include "engine/prompt_repair.h"
 #include "model/splice.h"
 
 namespace refrain::cli {
@@ -29,6 +33,8 @@ struct ReuseOptions {
   std::uint32_t step_tokens = 256;
   std::uint32_t answer_rows = 24;
   std::vector<model::RepairRung> rungs;
+  const model::ReuseGate* gate = nullptr;  // null: not measured
+  double max_divergence = 0.05;            // for the gate
 };
 
 struct RungResult {
@@ -37,6 +43,13 @@ struct RungResult {
   std::uint32_t repaired_rows = 0;  // moved rows computed again
   Tick ttft = 0;                    // from the prompt's tokens to the logits of its last row
   Tick move = 0;                    // of that, copying and turning rows
+  std::optional<double> exposure;   // what a gate would judge by; of rungs with attention or fewer
+};
+
+struct GateResult {
+  bool refused = false;
+  std::optional<double> estimate;  // nats
+  RungResult chosen;               // refused: computed, all of it
 };
 
 struct ReuseResult {
@@ -49,6 +62,7 @@ struct ReuseResult {
   RowErrors cold_again;
   RowErrors dropped;
   std::vector<RungResult> rungs;
+  std::optional<GateResult> gate;
 
   std::uint32_t fresh_tokens() const { return prompt_tokens - exact_tokens - moved_tokens; }
 };
@@ -66,37 +80,41 @@ class ReuseBench {
   // A prompt, and where the last user turn begins.
   struct Asked {
     TokenList tokens;
-    Position question = 0;
+    Position turn = 0;
   };
   struct Cold {
     TokenList answer;
     std::vector<float> rows;  // [1 + answer][vocabulary_size]
     Tick ttft = 0;
   };
+  // A prompt whose repair has ended; `last`: logits of its last row, if it was accepted.
+  struct Repaired {
+    engine::PromptRepair repair;
+    std::vector<float> last;
+  };
 
-  ReuseBench(Compute& compute, const ReuseOptions& options)
-      : compute_(compute), options_(options) {}
+  ReuseBench(Compute& compute, const ReuseOptions& options);
   Result<Asked> encode(const Messages& messages) const;
-  Result<void> store(const ReuseCase& one, std::vector<Lane>& stored, RunSearch& search);
+  Result<void> store(const ReuseCase& one);
   Result<Cold> run_cold(const TokenList& prompt);
   // Rows of the answer behind a prompt whose rows are computed; `last` are its last logits.
   Result<std::vector<float>> answer_rows(Lane& lane, std::vector<float> last,
                                          const TokenList& answer);
   Result<RowErrors> compare_cold(const TokenList& prompt, const Cold& cold,
                                  std::uint32_t step_tokens);
-  Result<RungResult> run_rung(model::RepairRung rung, const Asked& asked, const RunSearch& search,
-                              const std::vector<Lane>& stored, const Cold& cold);
-  // Rows to compute again behind a look at where the question's attention goes.
-  Result<std::vector<Position>> rows_to_run(model::RepairRung rung, const Lane& lane,
-                                            Position question, const FoundTokens& found,
-                                            std::uint32_t& repaired);
-  void move_rows(const FoundTokens& found, const std::vector<Lane>& stored, const Lane& lane);
+  Tick move_runs(const Lane& lane);
+  Result<Repaired> repair(const Lane& lane, Position turn, const engine::RepairJudge& judge);
+  Result<RungResult> run_rung(model::RepairRung rung, const Asked& asked, const Cold& cold);
+  Result<GateResult> run_gate(const Asked& asked, const Cold& cold);
+  Result<void> look(const Asked& asked, std::vector<RungResult>& rungs);
 
   Compute& compute_;
   const ReuseOptions options_;
+  const model::ProbeReader probes_;
   SteadyClock clock_;
   std::unique_ptr<Lanes> lanes_;
   std::unique_ptr<model::Splice> splice_;
+  model::BatchOutput output_;
 };
 
 }  // namespace refrain::cli

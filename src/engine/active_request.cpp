@@ -52,6 +52,13 @@ void ActiveRequest::note_admitted(Tick now, std::uint32_t cached_tokens, kv::Mis
   usage_.miss_reason = reason;
 }
 
+void ActiveRequest::note_repair(const PromptRepair& repair) {
+  usage_.moved_tokens += repair.moved_rows();
+  usage_.repaired_tokens += repair.repaired_rows();
+  usage_.computed_tokens += repair.fresh_rows();
+  usage_.divergence_estimate = repair.estimate();
+}
+
 void ActiveRequest::note_first_step(Tick now) {
   if (first_step_at_ == kNever) first_step_at_ = now;
 }

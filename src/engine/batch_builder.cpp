@@ -15,6 +15,7 @@ void BatchBuilder::build(std::vector<ScheduledSequence>& scheduled, Tick now, mo
   for (ScheduledSequence& entry : scheduled) {
     const Sequence& sequence = *entry.sequence;
     entry.first_position = sequence.computed();
+    if (sequence.repairing()) continue;  // all its slots were taken before its rows moved
     CHECK(ledger_.length(sequence.id()) == sequence.computed(), "ledger and sequence disagree");
     CHECK(entry.row_count > 0 && entry.row_count <= sequence.pending(),
           "rows that are not pending");
@@ -22,7 +23,13 @@ void BatchBuilder::build(std::vector<ScheduledSequence>& scheduled, Tick now, mo
                    std::span(sequence.tokens()).subspan(entry.first_position, entry.row_count),
                    now);
   }
-  for (ScheduledSequence& entry : scheduled) add_rows(entry, batch);
+  for (ScheduledSequence& entry : scheduled) {
+    if (entry.sequence->repairing()) {
+      add_repair_rows(entry, batch);
+    } else {
+      add_rows(entry, batch);
+    }
+  }
 }
 
 void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
@@ -53,6 +60,33 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
   }
   logit_rows_ += entry.logit_count;
   if (embeds) hidden_rows_ += entry.row_count;
+}
+
+void BatchBuilder::add_repair_rows(ScheduledSequence& entry, model::Batch& batch) {
+  const Sequence& sequence = *entry.sequence;
+  const PromptRepair& repair = *sequence.repair();
+  CHECK(entry.row_count > 0 && entry.row_count <= repair.pending().size(),
+        "rows that are not pending");
+  const kv::BlockTable& table = ledger_.table(sequence.id());
+  const auto rows = repair.pending().first(entry.row_count);
+  const bool last_rows = rows.back() + 1 == repair.end();
+  entry.samples = last_rows && entry.request->request().max_tokens > 0;
+  entry.first_logits = logit_rows_;
+  entry.logit_count = entry.samples ? 1 : 0;
+  const auto index = static_cast<std::uint32_t>(batch.sequences.size());
+  batch.sequences.push_back(
+      model::BatchSequence{&table, static_cast<std::uint32_t>(rows.back()) + 1});
+  for (const Position position : rows) {
+    model::BatchRow row;
+    row.token = sequence.tokens()[static_cast<std::size_t>(position)];
+    row.position = position;
+    row.sequence = index;
+    row.slot = kv::slot_of(table, position, ledger_.options().block_size);
+    row.wants_logits = entry.samples && position + 1 == repair.end();
+    row.wants_mass = repair.wants_mass(position);
+    batch.rows.push_back(row);
+  }
+  logit_rows_ += entry.logit_count;
 }
 
 }  // namespace refrain::engine

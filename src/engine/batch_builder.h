@@ -15,8 +15,9 @@ namespace refrain::engine {
 
 // The share of one sequence in a step.
 //
-//   row_count rows at positions [first_position, first_position + row_count); logits of the last
-//   `logit_count` of them begin at BatchOutput row `first_logits`, hidden states likewise.
+//   row_count rows at positions [first_position, first_position + row_count), or the first
+//   row_count pending ones of its repair; logits of the last `logit_count` of them begin at
+//   BatchOutput row `first_logits`, hidden states likewise.
 struct ScheduledSequence {
   ActiveRequest* request = nullptr;
   Sequence* sequence = nullptr;
@@ -25,7 +26,7 @@ struct ScheduledSequence {
   std::size_t first_logits = 0;
   std::uint32_t logit_count = 0;
   std::size_t first_hidden = 0;
-  bool samples = false;  // its last row gives the next token
+  bool samples = false;  // its last row gives the next token; in a repair, if that is accepted
 };
 
 class BatchBuilder {
@@ -38,6 +39,7 @@ class BatchBuilder {
 
  private:
   void add_rows(ScheduledSequence& scheduled, model::Batch& batch);
+  void add_repair_rows(ScheduledSequence& scheduled, model::Batch& batch);
 
   kv::Ledger& ledger_;
   std::size_t logit_rows_ = 0;

@@ -16,6 +16,9 @@
 #include "kv/ledger.h"
 #include "metrics/registry.h"
 #include "model/executor.h"
+#include "model/probe.h"
+#include "model/reuse_gate.h"
+#include "model/splice.h"
 #include "text/tokenizer.h"
 
 namespace refrain::engine {
@@ -29,6 +32,13 @@ struct EngineOptions {
   std::uint64_t default_seed = 0;  // seeds of requests without one derive from it and a counter
 };
 
+// What brings text to other places and judges it. The parts outlive the engine.
+struct ReuseParts {
+  model::Splice* splice = nullptr;
+  const model::ProbeReader* probes = nullptr;
+  const model::ReuseGate* gate = nullptr;  // null: not calibrated, so ReuseMode::kRepair is exact
+};
+
 // What the engine is made of; composed in cli/, outlives the engine.
 struct EngineParts {
   const text::Tokenizer* tokenizer = nullptr;
@@ -36,6 +46,8 @@ struct EngineParts {
   kv::Ledger* ledger = nullptr;
   metrics::Registry* metrics = nullptr;
   const Clock* clock = nullptr;
+  // Without a splice only exact prefixes are reused, whatever a request asks for.
+  ReuseParts reuse = {};
   std::uint32_t vocabulary_size = 0;
   std::uint32_t embedding_dim = 0;
   Hash128 cache_root{};  // hash of model fingerprint, rope, KV format, numerics

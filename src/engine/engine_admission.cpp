@@ -72,28 +72,20 @@ void Engine::Impl::admit_waiting() {
     if (!refusal.request->ended()) fail_request(*refusal.request, std::move(refusal.error));
 }
 
-kv::ReusePlan Engine::Impl::plan_for(const ActiveRequest& request, const Sequence& sequence) const {
-  const Hash128& salt = request.request().salt;
-  const kv::CacheSpace space = hash_chain(parts_.cache_root, std::as_bytes(std::span(&salt, 1)));
-  if (request.matches_cache(sequence)) return ledger_.plan(space, request.request().prompt);
-  kv::ReusePlan fresh;
-  fresh.space = space;
-  fresh.tokens = request.request().prompt;
-  fresh.spans = {kv::Span{0, static_cast<Position>(fresh.tokens.size()), kv::Provenance::kFresh}};
-  fresh.reason = kv::MissReason::kDisabled;
-  return fresh;
-}
-
 WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
   using Verdict = WaitingQueue::Verdict;
   if (running_.size() >= options_.max_running) return Verdict::kFull;
   ActiveRequest& request = *requests_.at(to_int(sequence.request_id()));
-  const kv::ReusePlan plan = plan_for(request, sequence);
+  Planned planned = plan_for(request, sequence);
+  const kv::ReusePlan& plan = planned.plan;
   const std::uint32_t worst_case = sequence.prompt_tokens() + request.request().max_tokens;
   Result<kv::Admission> admission = ledger_.admit(sequence.id(), plan, worst_case, now_);
   if (admission) {
     for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
+    if (!plan.runs.empty() && admission->runs.empty()) planned.refusal = ReuseRefusal::kNoRoom;
+    if (sequence.choice() == 0) request.note_refusal(planned.refusal);
     note_admission(request, sequence, *admission, plan.reason);
+    if (!admission->runs.empty()) plan_repair(request, sequence, admission->runs);
     return Verdict::kAdmitted;
   }
   // With nothing running there is nothing to wait for.

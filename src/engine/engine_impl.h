@@ -1,6 +1,7 @@
-// Engine::Impl: the engine thread's state. Methods stand in three files:
+// Engine::Impl: the engine thread's state. Methods stand in four files:
 //   engine.cpp          public calls, the thread and the step
 //   engine_admission.cpp  mail, deadlines, admission of waiting choices
+//   engine_reuse.cpp    plans, and prompts with moved runs
 //   engine_results.cpp  what a step produced: tokens, ends, errors
 //
 // Everything is used by the engine thread only, except inbox_ (locks itself), limits_ (constant)
@@ -68,16 +69,29 @@ class Engine::Impl {
   void expire_deadlines();
   void admit_waiting();
   WaitingQueue::Verdict try_admit(Sequence& sequence);
-  kv::ReusePlan plan_for(const ActiveRequest& request, const Sequence& sequence) const;
   void note_admission(ActiveRequest& request, Sequence& sequence, const kv::Admission& admission,
                       kv::MissReason reason);
   void queue_siblings(ActiveRequest& request);
+
+  // ---- reuse (engine_reuse.cpp)
+  struct Planned {
+    kv::ReusePlan plan;
+    ReuseRefusal refusal = ReuseRefusal::kNone;
+  };
+  Planned plan_for(const ActiveRequest& request, const Sequence& sequence) const;
+  void plan_repair(const ActiveRequest& request, Sequence& sequence,
+                   std::vector<kv::SegmentRun> runs);
+  void begin_repair(Sequence& sequence);
+  Result<void> take_repair(const ScheduledSequence& entry);
+  void refuse_repair(ActiveRequest& request, Sequence& sequence);
+  const model::AttentionMass* mass_of(const ScheduledSequence& entry) const;
 
   // ---- results and ends (engine_results.cpp)
   void take_results();
   Result<void> take_result(const ScheduledSequence& entry);
   Result<void> read_prompt_results(const ScheduledSequence& entry);
   void commit_rows(const ScheduledSequence& entry);
+  void prompt_rows_done(ActiveRequest& request, const Sequence& sequence);
   void prompt_done(ActiveRequest& request);
   Result<void> take_token(ActiveRequest& request, Sequence& sequence, const Sample& sample);
   void fail_batch(const Error& error);

@@ -27,6 +27,7 @@ void Engine::Impl::take_results() {
 Result<void> Engine::Impl::take_result(const ScheduledSequence& entry) {
   Sequence& sequence = *entry.sequence;
   ActiveRequest& request = *entry.request;
+  if (sequence.repairing()) return take_repair(entry);
   if (!sequence.decoding()) RETURN_IF_ERROR(read_prompt_results(entry));
   if (!entry.samples) {
     commit_rows(entry);
@@ -63,8 +64,14 @@ void Engine::Impl::commit_rows(const ScheduledSequence& entry) {
   if (request.publishes()) ledger_.commit(sequence.id());
   if (!in_prompt) return;
   computed_prompt_tokens_ += entry.row_count;
+  if (sequence.repairing()) begin_repair(sequence);
+  if (sequence.choice() == 0) request.note_prompt_rows(entry.row_count);
+  prompt_rows_done(request, sequence);
+}
+
+// More of the prompt of the first choice is there, perhaps all.
+void Engine::Impl::prompt_rows_done(ActiveRequest& request, const Sequence& sequence) {
   if (sequence.choice() != 0) return;
-  request.note_prompt_rows(entry.row_count);
   request.send_progress(sequence.computed());
   if (sequence.pending() == 0) prompt_done(request);
 }

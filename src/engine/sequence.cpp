@@ -43,6 +43,19 @@ void Sequence::admitted(std::uint32_t cached_tokens) {
   computed_ = cached_tokens;
 }
 
+std::uint32_t Sequence::pending() const {
+  if (repairing()) return static_cast<std::uint32_t>(repair_->pending().size());
+  const auto end = repair_ != nullptr ? static_cast<std::uint32_t>(repair_->first_row())
+                                      : static_cast<std::uint32_t>(tokens_.size());
+  return end - computed_;
+}
+
+void Sequence::end_repair() {
+  CHECK(repairing() && repair_->state() != PromptRepair::State::kRunning, "a repair that goes on");
+  if (repair_->state() == PromptRepair::State::kAccepted) computed_ = prompt_tokens_;
+  repair_.reset();
+}
+
 Result<Sample> Sequence::sample(std::span<float> logits) {
   return sampler_.sample(logits, grammar_.get());
 }

@@ -5,6 +5,9 @@
 //   tokens    [ prompt ............ | generated ... ]
 //   computed  [ rows with K/V ............ )  pending
 //
+// A prompt with moved runs is computed up to the first one; then its repair says which rows run, in
+// which order, and the rest counts as computed at once, when it is accepted.
+//
 // A sampled token is pending until the next step runs it; when the sequence ends, it never has
 // K/V and is not published.
 #pragma once
@@ -14,12 +17,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/choice_text.h"
 #include "engine/grammar.h"
+#include "engine/prompt_repair.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
 #include "text/tokenizer.h"
@@ -39,7 +44,8 @@ class Sequence {
     return static_cast<std::uint32_t>(tokens_.size()) - prompt_tokens_;
   }
   std::uint32_t computed() const { return computed_; }
-  std::uint32_t pending() const { return static_cast<std::uint32_t>(tokens_.size()) - computed_; }
+  // Rows that may run now; those of a repair while it lasts.
+  std::uint32_t pending() const;
   bool decoding() const { return generated_tokens() > 0; }
 
   // Waiting -> holding blocks -> ended.
@@ -47,6 +53,21 @@ class Sequence {
   bool ended() const { return ended_; }
   void admitted(std::uint32_t cached_tokens);
   void rows_computed(std::uint32_t count) { computed_ += count; }
+  // The prompt has runs: what is behind the first one's beginning goes through `repair`.
+  void repair_with(std::unique_ptr<PromptRepair> repair, std::vector<kv::SegmentRun> runs) {
+    repair_ = std::move(repair);
+    runs_ = std::move(runs);
+  }
+  // To be moved when the repair begins.
+  std::vector<kv::SegmentRun> take_runs() { return std::exchange(runs_, {}); }
+  PromptRepair* repair() { return repair_.get(); }
+  const PromptRepair* repair() const { return repair_.get(); }
+  // All rows in front of the repair are computed, none behind.
+  bool repairing() const {
+    return repair_ != nullptr && computed_ == static_cast<std::uint32_t>(repair_->first_row());
+  }
+  // Accepted: the prompt is computed. Refused: its rows from the first run on are pending.
+  void end_repair();
   void end(FinishReason reason) {
     ended_ = true;
     finish_reason_ = reason;
@@ -79,6 +100,8 @@ class Sequence {
   const std::uint32_t prompt_tokens_;
   TokenList tokens_;
   std::uint32_t computed_ = 0;
+  std::unique_ptr<PromptRepair> repair_;
+  std::vector<kv::SegmentRun> runs_;
   bool holds_blocks_ = false;
   bool ended_ = false;
   FinishReason finish_reason_ = FinishReason::kStop;

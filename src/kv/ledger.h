@@ -80,6 +80,7 @@ struct SegmentRun {
   Position source_begin = 0;    // equal to `begin`: not moved, yet behind another text
   std::uint32_t first_row = 0;  // == source_begin % block_size
   std::vector<BlockId> blocks;
+  float known_context = 0.0F;  // share of what stood before it there that stands before it here
   Position end() const { return begin + static_cast<Position>(length); }
   bool operator==(const SegmentRun&) const = default;
 };

@@ -15,19 +15,20 @@ kernels::Rotation rotation_of(const std::vector<float>& angles, bool halves) {
 
 }  // namespace
 
-void append_moves(const RunMove& run, std::uint32_t block_size, std::vector<RowMove>& moves) {
-  const auto left_in_block = [&](Position position) {
-    return block_size - static_cast<std::uint32_t>(position) % block_size;
+void append_moves(const kv::SegmentRun& run, const kv::BlockTable& to, std::uint32_t block_size,
+                  std::vector<RowMove>& moves) {
+  const auto left_in_block = [&](Position row) {
+    return block_size - static_cast<std::uint32_t>(row) % block_size;
   };
-  for (std::uint32_t done = 0; done < run.row_count;) {
-    const Position from = run.from_position + static_cast<Position>(done);
-    const Position to = run.to_position + static_cast<Position>(done);
+  for (std::uint32_t done = 0; done < run.length;) {
+    const auto from = static_cast<Position>(run.first_row + done);  // within run.blocks
+    const Position position = run.begin + static_cast<Position>(done);
     const std::uint32_t count =
-        std::min({run.row_count - done, left_in_block(from), left_in_block(to)});
-    moves.push_back({.from = kv::slot_of(*run.from, from, block_size),
-                     .to = kv::slot_of(*run.to, to, block_size),
+        std::min({run.length - done, left_in_block(from), left_in_block(position)});
+    moves.push_back({.from = kv::slot_of(run.blocks, from, block_size),
+                     .to = kv::slot_of(to, position, block_size),
                      .row_count = count,
-                     .distance = to - from});
+                     .distance = run.begin - run.source_begin});
     done += count;
   }
 }

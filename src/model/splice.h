@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "kernels/cpu_kernels.h"
 #include "kv/block_table.h"
+#include "kv/ledger.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
 #include "model/rotary.h"
@@ -37,17 +38,10 @@ struct RowMove {
   Position distance = 0;  // target position - position the rows were computed at
 };
 
-// A run of rows of one sequence that goes to another.
-struct RunMove {
-  const kv::BlockTable* from = nullptr;
-  Position from_position = 0;
-  const kv::BlockTable* to = nullptr;
-  Position to_position = 0;
-  std::uint32_t row_count = 0;
-};
-
-// Cuts a run at the borders of its blocks and appends the pieces to `moves`.
-void append_moves(const RunMove& run, std::uint32_t block_size, std::vector<RowMove>& moves);
+// Cuts a run at the borders of its blocks, on both sides, and appends the pieces to `moves`. `to`:
+// the blocks of the sequence that it goes to.
+void append_moves(const kv::SegmentRun& run, const kv::BlockTable& to, std::uint32_t block_size,
+                  std::vector<RowMove>& moves);
 
 class Splice {
  public:

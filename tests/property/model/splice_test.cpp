@@ -132,9 +132,12 @@ class Bench {
   void move(const DrivenSequence& from, std::uint32_t at, const DrivenSequence& to,
             std::uint32_t there, std::uint32_t count) {
     std::vector<RowMove> moves;
-    append_moves(
-        {&from.table, static_cast<Position>(at), &to.table, static_cast<Position>(there), count},
-        block_size_, moves);
+    append_moves({.begin = static_cast<Position>(there),
+                  .length = count,
+                  .source_begin = static_cast<Position>(at),
+                  .first_row = at,
+                  .blocks = from.table},
+                 to.table, block_size_, moves);
     splice->move(moves);
   }
 
@@ -346,7 +349,8 @@ TEST(Splice, TheReferenceOperatorsSayThatTheyGiveNoMass) {
 TEST(Splice, ARunIsCutAtTheBordersOfBothItsBlocks) {
   const kv::BlockTable from = {BlockId{5}, BlockId{2}, BlockId{9}}, to = {BlockId{1}, BlockId{7}};
   std::vector<RowMove> moves;
-  append_moves({&from, 10, &to, 3, 25}, 16, moves);
+  append_moves({.begin = 3, .length = 25, .source_begin = 10, .first_row = 10, .blocks = from}, to,
+               16, moves);
   ASSERT_EQ(moves.size(), 4U);
   std::uint32_t rows = 0;
   for (const RowMove& move : moves) {

@@ -1,80 +1,15 @@
-// Parts of eval reuse: cases, the search for runs, errors of rows, figures.
+// Parts of eval reuse: cases, errors of rows, figures.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 
-#include "base/rng.h"
 #include "cli/reuse_cases.h"
 #include "cli/reuse_report.h"
 #include "cli/row_errors.h"
-#include "cli/run_search.h"
 
 namespace refrain::cli {
 namespace {
-
-TokenList tokens(std::uint32_t count, std::uint64_t seed, std::uint32_t vocabulary = 5000) {
-  Rng rng(seed);
-  TokenList list;
-  for (std::uint32_t i = 0; i < count; ++i)
-    list.push_back(TokenId{static_cast<std::int32_t>(rng.below(vocabulary))});
-  return list;
-}
-
-TokenList joined(std::initializer_list<TokenList> parts) {
-  TokenList all;
-  for (const TokenList& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
-
-void expect_equal_tokens(const FoundRun& run, const TokenList& stored, const TokenList& prompt) {
-  for (std::uint32_t i = 0; i < run.length; ++i) {
-    ASSERT_EQ(stored[static_cast<std::size_t>(run.from) + i],
-              prompt[static_cast<std::size_t>(run.to) + i]);
-  }
-}
-
-TEST(RunSearch, FindsDocumentsInAnotherOrderBehindTheCommonBeginning) {
-  const TokenList head = tokens(40, 1), a = tokens(200, 2), b = tokens(150, 3), c = tokens(100, 4);
-  const TokenList stored = joined({head, a, b, c, tokens(20, 5)});
-  const TokenList prompt = joined({head, c, tokens(7, 6), a, b, tokens(30, 7)});
-  RunSearch search;
-  search.add(stored);
-  const FoundTokens found = search.find(prompt);
-  EXPECT_EQ(found.prefix.length, 40U);
-  ASSERT_EQ(found.runs.size(), 2U);
-  EXPECT_EQ(found.runs[0].to, 40);
-  EXPECT_EQ(found.runs[0].from, 390);
-  EXPECT_EQ(found.runs[0].length, 100U);
-  EXPECT_EQ(found.runs[1].to, 147);
-  EXPECT_EQ(found.runs[1].length, 350U) << "neighbours that stay together are one run";
-  for (const FoundRun& run : found.runs) expect_equal_tokens(run, stored, prompt);
-}
-
-TEST(RunSearch, TakesTheLongestOfSeveralAndLeavesTheLastTokenAndShortRuns) {
-  const TokenList a = tokens(200, 1);
-  RunSearch search;
-  search.add(joined({tokens(9, 2), TokenList(a.begin(), a.begin() + 100), tokens(50, 3)}));
-  search.add(joined({tokens(5, 4), a}));
-  const FoundTokens found = search.find(joined({tokens(30, 5), a}));
-  ASSERT_EQ(found.runs.size(), 1U);
-  EXPECT_EQ(found.runs[0].stored, 1U);
-  EXPECT_EQ(found.runs[0].length, 199U);
-  const TokenList brief(a.begin(), a.begin() + kLeastRun - 1);
-  EXPECT_TRUE(search.find(joined({tokens(30, 5), brief, tokens(10, 6)})).runs.empty());
-  EXPECT_EQ(search.find(joined({tokens(5, 4), a})).prefix.length, 204U);
-}
-
-TEST(RunSearch, FindsNothingInNothingAndCopesWithOneRepeatedToken) {
-  RunSearch search;
-  EXPECT_EQ(search.find(tokens(500, 1)).prefix.length, 0U);
-  EXPECT_TRUE(search.find(TokenList{TokenId{1}}).runs.empty());
-  search.add(TokenList(3000, TokenId{7}));
-  const TokenList prompt = joined({tokens(3, 2), TokenList(4000, TokenId{7})});
-  const FoundTokens found = search.find(prompt);
-  ASSERT_FALSE(found.runs.empty());
-  EXPECT_EQ(found.runs[0].length, 3000U);
-}
 
 TEST(RowErrors, AreDivergencesAndAgreementOfRows) {
   const std::vector<float> expected = {0.0F, 1.0F, 0.0F, 0.0F, 2.0F, 0.0F};

@@ -2,74 +2,10 @@
 // (A2, A6, O-02, O-12).
 #include <gtest/gtest.h>
 
-#include "engine/engine.h"
-#include "model/executor.h"
-#include "model/kv_arena.h"
-#include "model/model.h"
-#include "support/engine_fixture.h"
-#include "text/tokenizer.h"
+#include "support/model_bench.h"
 
 namespace refrain::test {
 namespace {
-
-// A model with its own arena, ledger and engine.
-struct ModelBench {
-  explicit ModelBench(const std::string& name, bool prefix_cache, std::uint32_t budget = 48) {
-    auto loaded =
-        model::Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
-    EXPECT_TRUE(loaded.ok()) << loaded.error().message;
-    model = std::move(loaded).value();
-    tokenizer = text::Tokenizer::create(model->vocabulary()).value();
-    constexpr std::uint32_t kBlocks = 64;
-    arena = model::KvArena::create(model->shape(), model::KvFormat::kF16, 16, kBlocks).value();
-    executor =
-        model::Executor::create_cpu(*model, *arena, {.thread_count = 1, .max_batch_rows = 64})
-            .value();
-    ledger =
-        kv::Ledger::create({.block_size = 16, .block_count = kBlocks, .prefix_cache = prefix_cache})
-            .value();
-    engine::EngineParts parts;
-    parts.tokenizer = tokenizer.get();
-    parts.executor = executor.get();
-    parts.ledger = ledger.get();
-    parts.clock = &clock;
-    parts.vocabulary_size = model->shape().vocabulary_size;
-    parts.embedding_dim = model->shape().embedding_dim;
-    parts.cache_root = model->fingerprint();
-    engine = std::make_unique<engine::Engine>(
-        parts, engine::EngineOptions{.step_token_budget = budget, .max_running = 8});
-    engine->start();
-  }
-
-  std::shared_ptr<RecordedStream> submit(GenerateRequest request) {
-    auto stream = std::make_shared<RecordedStream>();
-    EXPECT_TRUE(engine->submit(std::move(request), stream).ok());
-    return stream;
-  }
-  std::shared_ptr<RecordedStream> run(GenerateRequest request) {
-    auto stream = submit(std::move(request));
-    EXPECT_TRUE(stream->wait());
-    return stream;
-  }
-  // A prompt of ordinary tokens of this vocabulary.
-  TokenList prompt(std::uint32_t count, std::uint64_t seed) const {
-    TokenList tokens;
-    while (tokens.size() < count) {
-      const auto token =
-          static_cast<TokenId>(HashModel::mix(seed++, 5) % model->shape().vocabulary_size);
-      if (!tokenizer->is_control(token)) tokens.push_back(token);
-    }
-    return tokens;
-  }
-
-  SteadyClock clock;
-  std::unique_ptr<model::Model> model;
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<model::KvArena> arena;
-  std::unique_ptr<model::Executor> executor;
-  std::unique_ptr<kv::Ledger> ledger;
-  std::unique_ptr<engine::Engine> engine;
-};
 
 class TinyModel : public testing::TestWithParam<const char*> {};
 

@@ -1,0 +1,113 @@
+// Plans, and prompts with moved runs: which text of other places a request may use, bringing it
+// there, and what happens when its repair is accepted or refused. Engine thread.
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "engine/engine_impl.h"
+
+namespace refrain::engine {
+namespace {
+
+kv::ReusePlan plan_without_cache(const kv::CacheSpace& space, const TokenList& prompt) {
+  kv::ReusePlan fresh;
+  fresh.space = space;
+  fresh.tokens = prompt;
+  fresh.spans = {kv::Span{0, static_cast<Position>(prompt.size()), kv::Provenance::kFresh}};
+  fresh.reason = kv::MissReason::kDisabled;
+  return fresh;
+}
+
+Position last_message(const GenerateRequest& request) {
+  return request.message_begin.empty() ? 0 : static_cast<Position>(request.message_begin.back());
+}
+
+}  // namespace
+
+Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
+                                             const Sequence& sequence) const {
+  const GenerateRequest& asked = request.request();
+  const kv::CacheSpace space =
+      hash_chain(parts_.cache_root, std::as_bytes(std::span(&asked.salt, 1)));
+  if (!request.matches_cache(sequence)) return {plan_without_cache(space, asked.prompt)};
+  if (asked.reuse.mode == ReuseMode::kExact) return {ledger_.plan(space, asked.prompt)};
+  Planned planned{ledger_.plan(space, asked.prompt, kv::ReuseScope::kSegments)};
+  if (planned.plan.runs.empty()) return planned;
+  const bool judged = asked.reuse.mode == ReuseMode::kRepair;
+  if (parts_.reuse.splice == nullptr) {
+    planned.refusal = ReuseRefusal::kUnsupported;
+  } else if (judged && parts_.reuse.gate == nullptr) {
+    planned.refusal = ReuseRefusal::kUncalibrated;
+  } else {
+    return planned;
+  }
+  planned.plan = ledger_.plan(space, asked.prompt);
+  return planned;
+}
+
+void Engine::Impl::plan_repair(const ActiveRequest& request, Sequence& sequence,
+                               std::vector<kv::SegmentRun> runs) {
+  const GenerateRequest& asked = request.request();
+  RepairJudge judge{.gate = parts_.reuse.gate, .max_divergence = asked.reuse.max_divergence};
+  if (asked.reuse.mode == ReuseMode::kSplice) judge.fixed = model::RepairRung::kMoved;
+  const std::vector<model::MovedRun> moved = moved_runs(runs);
+  const Position question =
+      question_begin(last_message(asked), moved, static_cast<Position>(asked.prompt.size()));
+  auto repair = std::make_unique<PromptRepair>(moved, asked.prompt, question, start_rung(runs),
+                                               judge, parts_.reuse.probes);
+  sequence.repair_with(std::move(repair), std::move(runs));
+  if (sequence.repairing()) begin_repair(sequence);
+}
+
+// Everything in front of the first run is there: takes the slots of the rest, and moves the runs.
+void Engine::Impl::begin_repair(Sequence& sequence) {
+  const std::uint32_t begin = sequence.computed();
+  ledger_.append(sequence.id(), std::span(sequence.tokens()).subspan(begin), now_);
+  const kv::BlockTable& table = ledger_.table(sequence.id());
+  std::vector<model::RowMove> moves;
+  for (const kv::SegmentRun& run : sequence.take_runs())
+    model::append_moves(run, table, ledger_.options().block_size, moves);
+  parts_.reuse.splice->move(moves);
+  sequence.repair()->begin(table);
+}
+
+const model::AttentionMass* Engine::Impl::mass_of(const ScheduledSequence& entry) const {
+  const auto index = static_cast<std::uint32_t>(&entry - scheduled_.data());
+  for (const model::AttentionMass& mass : output_.mass)
+    if (mass.sequence == index) return &mass;
+  return nullptr;
+}
+
+Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
+  Sequence& sequence = *entry.sequence;
+  ActiveRequest& request = *entry.request;
+  PromptRepair& repair = *sequence.repair();
+  computed_prompt_tokens_ += entry.row_count;
+  repair.ran(entry.row_count, mass_of(entry), ledger_.table(sequence.id()));
+  if (repair.state() == PromptRepair::State::kRunning) return {};
+  if (repair.state() == PromptRepair::State::kRefused) {
+    refuse_repair(request, sequence);
+    return {};
+  }
+  std::optional<Sample> sample;
+  if (entry.samples) {
+    ASSIGN_OR_RETURN(sample,
+                     sequence.sample(logits_row(entry.first_logits + entry.logit_count - 1)));
+  }
+  if (sequence.choice() == 0) request.note_repair(repair);
+  sequence.end_repair();
+  ledger_.commit(sequence.id());
+  prompt_rows_done(request, sequence);
+  if (!sample) return {};
+  return take_token(request, sequence, *sample);
+}
+
+// The rows from the first run on are forgotten and computed like any other prompt's.
+void Engine::Impl::refuse_repair(ActiveRequest& request, Sequence& sequence) {
+  if (sequence.choice() == 0) request.note_refusal(ReuseRefusal::kDivergence);
+  sequence.end_repair();
+  ledger_.rollback(sequence.id());
+  ledger_.forgo_runs(sequence.id());
+}
+
+}  // namespace refrain::engine

@@ -1,0 +1,36 @@
+// See reuse_gate.h.
+#include "model/reuse_gate.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace refrain::model {
+
+double exposure(std::span<const MovedRun> runs, const Look& look,
+                std::span<const Position> repaired) {
+  CHECK(look.residuals.size() == runs.size(), "a residual for each run");
+  double total = 0.0;
+  for (const float weight : look.attention) total += double{weight};
+  if (total <= 0.0) return 0.0;
+  double exposed = 0.0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    CHECK(static_cast<std::size_t>(runs[i].end) <= look.attention.size(), "rows without attention");
+    double left = 0.0;
+    for (Position row = runs[i].begin; row < runs[i].end; ++row) {
+      if (!std::binary_search(repaired.begin(), repaired.end(), row))
+        left += double{look.attention[static_cast<std::size_t>(row)]};
+    }
+    exposed += left * double{look.residuals[i]};
+  }
+  return exposed / total;
+}
+
+std::optional<double> ReuseGate::estimate(RepairRung rung, double exposed) const {
+  if (rung == RepairRung::kAll) return 0.0;
+  const std::optional<double>& slope = slopes_[static_cast<std::size_t>(rung)];
+  if (!slope) return std::nullopt;
+  return *slope * exposed;
+}
+
+}  // namespace refrain::model

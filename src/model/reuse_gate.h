@@ -1,0 +1,45 @@
+// ReuseGate: how far the answer of a prompt with moved rows is expected to be from that of a cold
+// run, for one model and KV format. A pure function of what one look at the prompt shows and of a
+// calibration (`refrain calibrate`), which has compared both on other prompts. Any thread.
+//
+//   exposure   share of the question's attention that goes to rows left as they were moved, each
+//              weighted with how far its run is off:  0 nothing is left .. about 1
+//   estimate   mean KL in nats over the first rows of the answer = slope of the rung x exposure
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "model/repair_choice.h"
+
+namespace refrain::model {
+
+// What a look at a prompt shows.
+struct Look {
+  std::vector<float> attention;  // of the question, per key
+  std::vector<float> residuals;  // per run (model/probe.h)
+};
+
+// `repaired`: rows of the runs that are computed again, ascending.
+double exposure(std::span<const MovedRun> runs, const Look& look,
+                std::span<const Position> repaired);
+
+class ReuseGate {
+ public:
+  static constexpr std::size_t kRungs = std::size(kRepairRungs);
+  // Nats per exposure of each rung; none: was not measured, and is never chosen.
+  using Slopes = std::array<std::optional<double>, kRungs>;
+
+  explicit ReuseGate(const Slopes& slopes) : slopes_(slopes) {}
+
+  std::optional<double> estimate(RepairRung rung, double exposed) const;
+
+ private:
+  Slopes slopes_;
+};
+
+}  // namespace refrain::model

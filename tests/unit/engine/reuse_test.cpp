@@ -1,0 +1,176 @@
+// Text at other places through the engine, on real operators: what is moved and repaired is said,
+// what is refused is computed, and nothing of it is ever taken for exact (A4, A13).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/model_bench.h"
+
+namespace refrain::test {
+namespace {
+
+using engine::ReuseMode;
+using engine::ReuseRefusal;
+using engine::Usage;
+
+constexpr double kNever = 1e9, kAlways = 0.0;  // slopes of gates that refuse or accept everything
+
+TokenList joined(std::initializer_list<TokenList> parts) {
+  TokenList all;
+  for (const TokenList& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// A system text, two passages and a question; and the same with the passages exchanged.
+struct Passages {
+  explicit Passages(const ModelBench& bench)
+      : head(bench.prompt(37, 1)),
+        a(bench.prompt(150, 200)),
+        b(bench.prompt(131, 400)),
+        first(joined({head, a, b, bench.prompt(20, 600)})),
+        second(joined({head, b, a, bench.prompt(23, 700)})) {}
+  TokenList head, a, b, first, second;
+};
+
+GenerateRequest asking(TokenList prompt, ReuseMode mode, std::uint32_t tokens = 8) {
+  GenerateRequest request = greedy(std::move(prompt), tokens);
+  request.sampling.top_logprobs = 3;
+  request.reuse.mode = mode;
+  return request;
+}
+
+void expect_whole(const Usage& usage) {
+  EXPECT_EQ(usage.prompt_tokens, usage.cached_tokens + usage.moved_tokens + usage.repaired_tokens +
+                                     usage.computed_tokens);
+}
+
+std::vector<float> logprobs(const RecordedStream& stream) {
+  std::vector<float> all;
+  for (const engine::TokenLogprob& item : stream.logprobs()) {
+    all.push_back(item.logprob);
+    for (const auto& other : item.top) all.push_back(other.logprob);
+  }
+  return all;
+}
+
+void expect_same_answer(const RecordedStream& one, const RecordedStream& other) {
+  EXPECT_EQ(one.tokens(), other.tokens());
+  EXPECT_EQ(logprobs(one), logprobs(other)) << "to the bit";
+}
+
+class MovedText : public testing::TestWithParam<const char*> {};
+
+TEST_P(MovedText, A4IsMovedInSpliceModeAndNeverTakenForExact) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto moved = bench.run(asking(text.second, ReuseMode::kSplice));
+  ASSERT_FALSE(moved->failed()) << moved->last().error.message;
+  const Usage usage = moved->last().usage;
+  expect_whole(usage);
+  EXPECT_EQ(usage.cached_tokens, 37U);
+  EXPECT_EQ(usage.moved_tokens, 281U);
+  EXPECT_EQ(usage.repaired_tokens, 0U);
+  EXPECT_EQ(usage.computed_tokens, 23U);
+  EXPECT_FALSE(usage.divergence_estimate) << "nothing judges it";
+  auto exact = bench.run(asking(text.second, ReuseMode::kExact));
+  EXPECT_EQ(exact->last().usage.cached_tokens, 37U) << "no moved row may be found";
+  expect_same_answer(*exact, *cold.run(asking(text.second, ReuseMode::kExact)));
+}
+
+TEST_P(MovedText, A4IsRepairedWhereTheGateAllowsIt) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto repaired = bench.run(asking(text.second, ReuseMode::kRepair));
+  ASSERT_FALSE(repaired->failed()) << repaired->last().error.message;
+  const Usage usage = repaired->last().usage;
+  expect_whole(usage);
+  EXPECT_GT(usage.moved_tokens, 200U);
+  EXPECT_GE(usage.repaired_tokens, 2 * model::kProbesPerRun) << "the probes are computed";
+  EXPECT_EQ(usage.divergence_estimate, 0.0);
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kNone);
+}
+
+TEST_P(MovedText, WhatTheGateRefusesIsComputedToTheBit) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kNever);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto refused = bench.run(asking(text.second, ReuseMode::kRepair));
+  const Usage usage = refused->last().usage;
+  expect_whole(usage);
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kDivergence);
+  EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
+  expect_same_answer(*refused, *cold.run(asking(text.second, ReuseMode::kExact)));
+  auto again = bench.run(asking(text.second, ReuseMode::kExact));
+  EXPECT_EQ(again->last().usage.cached_tokens, text.second.size() - 1) << "and is kept as exact";
+  expect_same_answer(*again, *refused);
+}
+
+TEST_P(MovedText, O05WithoutCalibrationIsComputedAndTheAnswerSaysWhy) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kRepair));
+  auto computed = bench.run(asking(text.second, ReuseMode::kRepair));
+  EXPECT_EQ(computed->last().usage.refusal, ReuseRefusal::kUncalibrated);
+  EXPECT_EQ(computed->last().usage.moved_tokens, 0U);
+  expect_same_answer(*computed, *cold.run(asking(text.second, ReuseMode::kExact)));
+}
+
+TEST_P(MovedText, BatchMatesOfARepairAnswerAsIfAlone) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/29, kAlways);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto long_one = bench.submit(asking(text.first, ReuseMode::kExact, 40));
+  auto repaired = bench.submit(asking(text.second, ReuseMode::kRepair, 20));
+  const TokenList other = bench.prompt(90, 5000);
+  auto mate = bench.submit(asking(other, ReuseMode::kExact, 20));
+  ASSERT_TRUE(long_one->wait() && repaired->wait() && mate->wait());
+  ASSERT_FALSE(repaired->failed()) << repaired->last().error.message;
+  expect_same_answer(*long_one, *cold.run(asking(text.first, ReuseMode::kExact, 40)));
+  expect_same_answer(*mate, *cold.run(asking(other, ReuseMode::kExact, 20)));
+}
+
+TEST_P(MovedText, A13TheTailOfAHistoryCutAtItsFrontIsFound) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  const TokenList system = bench.prompt(30, 1), old = bench.prompt(100, 90),
+                  turns = bench.prompt(300, 300);
+  bench.run(asking(joined({system, old, turns}), ReuseMode::kExact));
+  auto cut = bench.run(asking(joined({system, turns, bench.prompt(12, 800)}), ReuseMode::kRepair));
+  const Usage usage = cut->last().usage;
+  expect_whole(usage);
+  EXPECT_EQ(usage.cached_tokens, 30U);
+  EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 300U);
+}
+
+TEST_P(MovedText, SeveralChoicesAndCancelledRequestsLeaveTheBooksInOrder) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/16, kAlways);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  GenerateRequest many = asking(text.second, ReuseMode::kRepair);
+  many.choice_count = 3;
+  auto stream = bench.run(many);
+  EXPECT_FALSE(stream->failed());
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    auto cancelled = std::make_shared<RecordedStream>();
+    const TokenList prompt = joined({text.head, text.b, bench.prompt(5 + i, i), text.a});
+    const auto id = bench.engine->submit(asking(prompt, ReuseMode::kRepair), cancelled);
+    ASSERT_TRUE(id.ok());
+    if (i % 2 == 0) bench.engine->cancel(*id);
+    ASSERT_TRUE(cancelled->wait());
+  }
+  bench.engine->stop();
+  EXPECT_EQ(bench.ledger->verify(), "");
+  EXPECT_EQ(bench.ledger->counts().pinned, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, MovedText,
+                         testing::Values("tiny-llama", "tiny-qwen3", "tiny-gemma3"),
+                         [](const auto& test) { return std::string(test.param + 5); });
+
+}  // namespace
+}  // namespace refrain::test
