@@ -24,6 +24,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
      "prove that cache, chunks, batches, threads and restarts change no bit of an answer"},
     {"eval reuse", "", "",
      "measure what reusing text at another place costs in error and saves in time"},
+    {"calibrate", "", "",
+     "measure how far off answers over moved text are, so that it may be reused"},
     {"config show", "", "", "print every setting, its value and where it came from"},
     {"config docs", "[PAGE]", "`options` or `metrics`; left out: `options`",
      "print a page of docs/reference"},

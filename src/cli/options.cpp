@@ -15,15 +15,16 @@ using enum OptionKind;
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
     "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact,"
-    "eval reuse";
+    "eval reuse,calibrate";
 constexpr std::string_view kComputeUsers =
-    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse";
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate";
 constexpr std::string_view kKernelUsers =
     "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
-    "eval exact,eval reuse";
+    "eval exact,eval reuse,calibrate";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
-constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse";
+constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse,calibrate";
+constexpr std::string_view kReuseMeasurers = "eval reuse,calibrate";
 
 constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
@@ -45,8 +46,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--any-model-name", "model.any_name", kBool, "false", "", "",
      "answer requests that name another model, too", "serve"},
     {"--chat-template", "model.chat_template", kText, "", "", "",
-     "file with a Jinja template used instead of the model's own", "serve,chat,run,eval reuse",
-     true, "--chat-template-file"},
+     "file with a Jinja template used instead of the model's own",
+     "serve,chat,run,eval reuse,calibrate", true, "--chat-template-file"},
 
     {"--host", "server.host", kText, "127.0.0.1", "", "", "address to listen on", "serve"},
     {"--port", "server.port", kInteger, "8080", "", "", "port to listen on; 0 = any free one",
@@ -223,14 +224,18 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "", "", 2, 1e6},
     {"--data", "", kText, "", "", "",
      "cases, one JSON object a line (docs/reference/reuse-error.md); left out: generated ones",
-     "eval reuse"},
-    {"--cases", "", kInteger, "4", "", "", "generated cases of each kind", "eval reuse", true, "",
-     "", 1, 1e4},
+     kReuseMeasurers},
+    {"--calibration", "cache.reuse.calibration", kText, "", "", "",
+     "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
+     "folder",
+     "serve,chat,run,eval reuse,calibrate"},
+    {"--cases", "", kInteger, "9", "", "", "generated cases of each kind", kReuseMeasurers, true,
+     "", "", 1, 1e4},
     {"--mode", "", kChoice, "repair", "", "splice|repair",
      "splice: rows moved only; repair: every rung of the ladder", "eval reuse"},
     {"--answer-rows", "", kInteger, "24", "rows", "",
-     "rows of each answer to compare, the last of the prompt included", "eval reuse", true, "", "",
-     1, 1024},
+     "rows of each answer to compare, the last of the prompt included", kReuseMeasurers, true, "",
+     "", 1, 1024},
 });
 
 bool lists(std::string_view commands, std::string_view command) {

@@ -235,8 +235,6 @@ Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
   ReuseResult result{.kind = one.kind, .cold_again = {}, .dropped = {}, .rungs = {}, .gate = {}};
   ASSIGN_OR_RETURN(const Cold cold, run_cold(asked.tokens));
   result.cold_ttft = cold.ttft;
-  const std::uint32_t other_chunks = std::max(1U, options_.step_tokens * 5 / 8);
-  ASSIGN_OR_RETURN(result.cold_again, compare_cold(asked.tokens, cold, other_chunks));
   TokenList rest;
   {
     ASSIGN_OR_RETURN(const Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kSegments));
@@ -246,7 +244,11 @@ Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
     for (const kv::SegmentRun& run : lane.runs()) result.moved_tokens += run.length;
     rest = without_runs(lane);
   }
-  ASSIGN_OR_RETURN(result.dropped, compare_cold(rest, cold, 0));
+  if (options_.checks) {
+    const std::uint32_t other_chunks = std::max(1U, options_.step_tokens * 5 / 8);
+    ASSIGN_OR_RETURN(result.cold_again, compare_cold(asked.tokens, cold, other_chunks));
+    ASSIGN_OR_RETURN(result.dropped, compare_cold(rest, cold, 0));
+  }
   for (const model::RepairRung rung : options_.rungs) {
     ASSIGN_OR_RETURN(RungResult measured, run_rung(rung, asked, cold));
     result.rungs.push_back(std::move(measured));

@@ -33,6 +33,7 @@ struct ReuseOptions {
   std::uint32_t step_tokens = 256;
   std::uint32_t answer_rows = 24;
   std::vector<model::RepairRung> rungs;
+  bool checks = true;                      // cold again, and dropped
   const model::ReuseGate* gate = nullptr;  // null: not measured
   double max_divergence = 0.05;            // for the gate
 };

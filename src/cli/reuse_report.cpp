@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/statistics.h"
 #include "base/str.h"
@@ -92,6 +93,23 @@ nlohmann::ordered_json error_json(const ErrorFigures& errors) {
           {"greedy_common_prefix", errors.common_prefix}};
 }
 
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(std::max<std::size_t>(values.size(), 1));
+}
+
+// What a calibration is made from: exposure and error of each rung, case by case.
+nlohmann::ordered_json case_json(const ReuseResult& one) {
+  nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
+  for (const RungResult& rung : one.rungs) {
+    nlohmann::ordered_json entry = {{"rung", static_cast<int>(rung.rung)},
+                                    {"kl_mean", mean(rung.errors.kl)}};
+    if (rung.exposure) entry["exposure"] = *rung.exposure;
+    rungs.push_back(std::move(entry));
+  }
+  return {{"kind", name_of(one.kind)}, {"rungs", std::move(rungs)}};
+}
+
 nlohmann::ordered_json kind_json(const KindFigures& kind) {
   nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
   for (const RungFigures& rung : kind.rungs) {
@@ -160,17 +178,20 @@ std::string reuse_text(std::span<const KindFigures> figures) {
   return text;
 }
 
-std::string reuse_json(const ReuseSubject& subject, std::span<const KindFigures> figures,
-                       std::size_t inexact) {
+std::string reuse_json(const ReuseSubject& subject, std::span<const ReuseResult> results) {
+  const std::vector<KindFigures> figures = reuse_figures(results);
   nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
   for (const KindFigures& kind : figures) kinds.push_back(kind_json(kind));
+  nlohmann::ordered_json cases = nlohmann::ordered_json::array();
+  for (const ReuseResult& one : results) cases.push_back(case_json(one));
   const nlohmann::ordered_json json = {{"model", subject.model},
                                        {"numerics", subject.numerics},
                                        {"data", subject.data},
                                        {"answer_rows", subject.answer_rows},
                                        {"step_tokens", subject.step_tokens},
                                        {"kinds", std::move(kinds)},
-                                       {"inexact_cases", inexact}};
+                                       {"cases", std::move(cases)},
+                                       {"inexact_cases", inexact_cases(results)}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

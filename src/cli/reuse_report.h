@@ -56,7 +56,6 @@ struct ReuseSubject {
   std::uint32_t step_tokens = 0;
 };
 // With a line break at its end.
-std::string reuse_json(const ReuseSubject& subject, std::span<const KindFigures> figures,
-                       std::size_t inexact);
+std::string reuse_json(const ReuseSubject& subject, std::span<const ReuseResult> results);
 
 }  // namespace refrain::cli

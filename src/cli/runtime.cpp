@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/str.h"
+#include "cli/calibration.h"
 
 namespace refrain::cli {
 namespace {
@@ -158,6 +159,16 @@ std::string_view Compute::exactness() const {
 #endif
 }
 
+Result<void> EngineHost::prepare_reuse(const Settings& settings) {
+  if (settings.text("--kernels") == "ggml") return {};
+  const model::Model& model = *compute.loaded.model;
+  ASSIGN_OR_RETURN(splice, model::Splice::create(model, *compute.arena));
+  probes.emplace(model.shape(), *compute.arena);
+  ASSIGN_OR_RETURN(const std::optional<Calibration> found, find_calibration(settings, compute));
+  if (found) gate.emplace(found->slopes);
+  return {};
+}
+
 Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, Console& console) {
   auto host = std::make_unique<EngineHost>();
   ASSIGN_OR_RETURN(LoadedModel loaded, LoadedModel::load(settings, console));
@@ -181,12 +192,16 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
   const auto number = [&](std::string_view flag) {
     return static_cast<std::uint32_t>(settings.integer(flag));
   };
+  RETURN_IF_ERROR(host->prepare_reuse(settings));
   host->engine = std::make_unique<engine::Engine>(
       engine::EngineParts{.tokenizer = compute.loaded.tokenizer.get(),
                           .executor = compute.executor.get(),
                           .ledger = host->ledger.get(),
                           .metrics = &host->metrics,
                           .clock = &host->clock,
+                          .reuse = {.splice = host->splice.get(),
+                                    .probes = host->probes ? &*host->probes : nullptr,
+                                    .gate = host->gate ? &*host->gate : nullptr},
                           .vocabulary_size = shape.vocabulary_size,
                           .embedding_dim = shape.embedding_dim,
                           .cache_root = compute.cache_root()},

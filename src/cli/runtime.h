@@ -75,8 +75,14 @@ struct EngineHost {
   metrics::Registry metrics;
   std::unique_ptr<kv::Ledger> ledger;
   std::unique_ptr<engine::GrammarCompiler> grammars;
+  // For text at other places; none of them with ggml's operators, which show no attention.
+  std::unique_ptr<model::Splice> splice;
+  std::optional<model::ProbeReader> probes;
+  std::optional<model::ReuseGate> gate;
   std::unique_ptr<engine::Engine> engine;
 
+  // `compute` is there: what moves text, and the gate if it is calibrated.
+  Result<void> prepare_reuse(const Settings& settings);
   // Loads everything and starts the engine thread.
   static Result<std::unique_ptr<EngineHost>> start(const Settings& settings, Console& console);
 };

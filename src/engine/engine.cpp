@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "engine/engine_impl.h"
 #include "engine/scheduler.h"
@@ -35,7 +36,8 @@ Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
       inbox_(options.max_waiting, options.max_waiting_per_tenant == 0
                                       ? options.max_waiting
                                       : options.max_waiting_per_tenant),
-      builder_(ledger_) {
+      builder_(ledger_),
+      idle_(ledger_, *parts.executor) {
   CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
   CHECK(options.step_token_budget <= parts.executor->max_batch_rows(),
         "steps of more rows than the executor takes");
@@ -128,11 +130,37 @@ void Engine::Impl::announce_ends() {
   ended_.clear();
 }
 
-// Nothing to do: look after the books, then sleep until there is mail.
+// Nobody waits: look after the books, compute exactly what was approximate, then sleep until there
+// is mail.
 void Engine::Impl::rest() {
   last_end_at_ = -1;
   verify_ledger();
+  if (idle_.pending()) work_idle();
   inbox_.wait();
+}
+
+void Engine::Impl::work_idle() {
+  while (idle_.pending() && !inbox_.has_mail()) {
+    now_ = parts_.clock->now();
+    const Result<std::optional<Audit>> audit =
+        idle_.step(static_cast<SequenceId>(next_sequence_++), now_);
+    if (!audit.ok()) {
+      log_warn(str_cat("computing an approximate answer exactly failed: ", audit.error().message));
+    } else if (*audit) {
+      take_audit(**audit);
+    }
+  }
+  idle_.pause(now_);
+  publish_snapshot();
+}
+
+void Engine::Impl::take_audit(const Audit& audit) {
+  const bool was_broken = audits_.broken();
+  audits_.add(audit);
+  if (audits_.broken() && !was_broken)
+    log_error(
+        "approximate answers were further off than promised: from now on only exact context is "
+        "reused; run `refrain calibrate` anew and start again");
 }
 
 bool Engine::Impl::schedule_rows() {

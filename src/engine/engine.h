@@ -29,6 +29,7 @@ struct EngineOptions {
   std::uint32_t max_waiting = 256;           // bounded queue; beyond it submit() says kQueueFull
   std::uint32_t max_waiting_per_tenant = 0;  // 0 = max_waiting
   std::uint32_t max_context = 0;             // prompt + generated tokens per request
+  bool idle_recompute = true;      // approximate answers are computed exactly when nobody waits
   std::uint64_t default_seed = 0;  // seeds of requests without one derive from it and a counter
 };
 

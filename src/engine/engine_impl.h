@@ -19,6 +19,7 @@
 #include "engine/batch_builder.h"
 #include "engine/engine.h"
 #include "engine/engine_metrics.h"
+#include "engine/idle_work.h"
 #include "engine/inbox.h"
 #include "engine/request_check.h"
 #include "engine/waiting_queue.h"
@@ -57,6 +58,8 @@ class Engine::Impl {
   void run_thread();
   void step();
   void rest();
+  void work_idle();
+  void take_audit(const Audit& audit);
   bool schedule_rows();
   void run_batch();
   void publish_snapshot();
@@ -78,12 +81,15 @@ class Engine::Impl {
     kv::ReusePlan plan;
     ReuseRefusal refusal = ReuseRefusal::kNone;
   };
+  kv::CacheSpace space_of(const GenerateRequest& request) const;
   Planned plan_for(const ActiveRequest& request, const Sequence& sequence) const;
   void plan_repair(const ActiveRequest& request, Sequence& sequence,
                    std::vector<kv::SegmentRun> runs);
   void begin_repair(Sequence& sequence);
   Result<void> take_repair(const ScheduledSequence& entry);
   void refuse_repair(ActiveRequest& request, Sequence& sequence);
+  void keep_for_idle(const ActiveRequest& request, Sequence& sequence,
+                     std::span<const float> logits) const;
   const model::AttentionMass* mass_of(const ScheduledSequence& entry) const;
 
   // ---- results and ends (engine_results.cpp)
@@ -129,6 +135,9 @@ class Engine::Impl {
   std::vector<ScheduledSequence> scheduled_;
   model::Batch batch_;
   model::BatchOutput output_;
+
+  IdleWork idle_;
+  AuditBook audits_;
 
   std::uint64_t generated_tokens_ = 0;
   std::uint64_t computed_prompt_tokens_ = 0;

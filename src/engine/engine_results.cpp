@@ -119,6 +119,11 @@ void Engine::Impl::give_back(ActiveRequest& request, Sequence& sequence) {
   }
   if (request.publishes()) ledger_.rollback(sequence.id());
   ledger_.release(sequence.id(), now_);
+  if (auto answer = sequence.take_for_idle()) {
+    answer->tokens.assign(sequence.tokens().begin(),
+                          sequence.tokens().begin() + sequence.computed());
+    idle_.add(std::move(*answer));
+  }
   sequence.blocks_given_back();
   std::erase_if(running_, [&](const Running& entry) { return entry.sequence == &sequence; });
   admit_again_ = true;

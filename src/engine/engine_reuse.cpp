@@ -24,11 +24,14 @@ Position last_message(const GenerateRequest& request) {
 
 }  // namespace
 
+kv::CacheSpace Engine::Impl::space_of(const GenerateRequest& request) const {
+  return hash_chain(parts_.cache_root, std::as_bytes(std::span(&request.salt, 1)));
+}
+
 Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
                                              const Sequence& sequence) const {
   const GenerateRequest& asked = request.request();
-  const kv::CacheSpace space =
-      hash_chain(parts_.cache_root, std::as_bytes(std::span(&asked.salt, 1)));
+  const kv::CacheSpace space = space_of(asked);
   if (!request.matches_cache(sequence)) return {plan_without_cache(space, asked.prompt)};
   if (asked.reuse.mode == ReuseMode::kExact) return {ledger_.plan(space, asked.prompt)};
   Planned planned{ledger_.plan(space, asked.prompt, kv::ReuseScope::kSegments)};
@@ -36,7 +39,7 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   const bool judged = asked.reuse.mode == ReuseMode::kRepair;
   if (parts_.reuse.splice == nullptr) {
     planned.refusal = ReuseRefusal::kUnsupported;
-  } else if (judged && parts_.reuse.gate == nullptr) {
+  } else if (judged && (parts_.reuse.gate == nullptr || audits_.broken())) {
     planned.refusal = ReuseRefusal::kUncalibrated;
   } else {
     return planned;
@@ -91,6 +94,7 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   }
   std::optional<Sample> sample;
   if (entry.samples) {
+    keep_for_idle(request, sequence, logits_row(entry.first_logits + entry.logit_count - 1));
     ASSIGN_OR_RETURN(sample,
                      sequence.sample(logits_row(entry.first_logits + entry.logit_count - 1)));
   }
@@ -100,6 +104,20 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   prompt_rows_done(request, sequence);
   if (!sample) return {};
   return take_token(request, sequence, *sample);
+}
+
+// Before the logits are sampled from, which overwrites them.
+void Engine::Impl::keep_for_idle(const ActiveRequest& request, Sequence& sequence,
+                                 std::span<const float> logits) const {
+  const GenerateRequest& asked = request.request();
+  if (!options_.idle_recompute || asked.reuse.mode != ReuseMode::kRepair || sequence.choice() != 0)
+    return;
+  sequence.keep_for_idle(std::make_unique<ApproximateAnswer>(
+      ApproximateAnswer{.space = space_of(asked),
+                        .tokens = {},
+                        .prompt_tokens = sequence.prompt_tokens(),
+                        .logits = {logits.begin(), logits.end()},
+                        .allowed = asked.reuse.max_divergence}));
 }
 
 // The rows from the first run on are forgotten and computed like any other prompt's.

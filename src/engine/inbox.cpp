@@ -73,9 +73,14 @@ Inbox::Mail Inbox::take() {
   return Mail{std::exchange(requests_, {}), std::exchange(cancelled_, {}), stopped_};
 }
 
+bool Inbox::has_mail() const {
+  std::lock_guard lock(mutex_);
+  return has_mail_locked();
+}
+
 void Inbox::wait() {
   std::unique_lock lock(mutex_);
-  mail_came_.wait(lock, [this] { return stopped_ || !requests_.empty() || !cancelled_.empty(); });
+  mail_came_.wait(lock, [this] { return has_mail_locked(); });
 }
 
 void Inbox::left_waiting(const std::string& tenant) {

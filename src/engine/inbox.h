@@ -47,6 +47,7 @@ class Inbox {
     bool stop = false;
   };
   Mail take();
+  bool has_mail() const;
   // Sleeps until there is mail.
   void wait();
   // A request stopped waiting: it was admitted, or ended before.
@@ -55,6 +56,8 @@ class Inbox {
   void ended(RequestId id);
 
  private:
+  bool has_mail_locked() const { return stopped_ || !requests_.empty() || !cancelled_.empty(); }
+
   const std::uint32_t max_waiting_;
   const std::uint32_t max_per_tenant_;
   mutable std::mutex mutex_;

@@ -24,6 +24,7 @@
 #include "base/ids.h"
 #include "engine/choice_text.h"
 #include "engine/grammar.h"
+#include "engine/idle_work.h"
 #include "engine/prompt_repair.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
@@ -66,6 +67,11 @@ class Sequence {
   bool repairing() const {
     return repair_ != nullptr && computed_ == static_cast<std::uint32_t>(repair_->first_row());
   }
+  // Its prompt is approximate: what to compute exactly once it has ended and nobody waits.
+  void keep_for_idle(std::unique_ptr<ApproximateAnswer> answer) {
+    approximate_ = std::move(answer);
+  }
+  std::unique_ptr<ApproximateAnswer> take_for_idle() { return std::move(approximate_); }
   // Accepted: the prompt is computed. Refused: its rows from the first run on are pending.
   void end_repair();
   void end(FinishReason reason) {
@@ -102,6 +108,7 @@ class Sequence {
   std::uint32_t computed_ = 0;
   std::unique_ptr<PromptRepair> repair_;
   std::vector<kv::SegmentRun> runs_;
+  std::unique_ptr<ApproximateAnswer> approximate_;
   bool holds_blocks_ = false;
   bool ended_ = false;
   FinishReason finish_reason_ = FinishReason::kStop;

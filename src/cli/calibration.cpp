@@ -1,0 +1,217 @@
+// Fitting slopes, and the file they are kept in. Main thread.
+#include "cli/calibration.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "base/str.h"
+
+namespace refrain::cli {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kFormat = "refrain-calibration/1";
+
+struct Pair {
+  double exposure = 0;
+  double kl = 0;  // mean over the rows of one case
+};
+
+std::vector<Pair> pairs_of(std::span<const ReuseResult* const> cases, model::RepairRung wanted) {
+  std::vector<Pair> pairs;
+  for (const ReuseResult* one : cases) {
+    for (const RungResult& rung : one->rungs) {
+      if (rung.rung != wanted || !rung.exposure) continue;
+      double sum = 0.0;
+      for (const double kl : rung.errors.kl) sum += kl;
+      pairs.push_back({*rung.exposure, sum / static_cast<double>(rung.errors.kl.size())});
+    }
+  }
+  return pairs;
+}
+
+// The ratio of the sums: the estimates add up to the errors over the fitted cases, and the cases
+// with much at stake count most.
+std::optional<double> fit(const std::vector<Pair>& pairs) {
+  double exposure = 0.0, kl = 0.0;
+  for (const Pair& pair : pairs) {
+    exposure += pair.exposure;
+    kl += pair.kl;
+  }
+  if (exposure <= 0.0 || !std::isfinite(kl)) return std::nullopt;
+  return kl / exposure;
+}
+
+HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResult* const> cases) {
+  HeldBack held{.cases = static_cast<std::uint32_t>(cases.size())};
+  const model::ReuseGate gate(slopes);
+  std::size_t count = 0;
+  for (const model::RepairRung rung : model::kRepairRungs) {
+    for (const Pair& pair : pairs_of(cases, rung)) {
+      const std::optional<double> estimate = gate.estimate(rung, pair.exposure);
+      if (!estimate) continue;
+      ++count;
+      held.kl_mean += pair.kl;
+      held.estimate_mean += *estimate;
+      if (pair.kl <= *estimate) held.kept += 1.0;
+    }
+  }
+  const auto all = static_cast<double>(std::max<std::size_t>(count, 1));
+  held.kl_mean /= all;
+  held.estimate_mean /= all;
+  held.kept /= all;
+  return held;
+}
+
+Json to_json(const CalibrationSubject& subject, const Calibration& calibration) {
+  Json slopes = Json::object();
+  for (const model::RepairRung rung : model::kRepairRungs) {
+    if (const auto& slope = calibration.slopes[static_cast<std::size_t>(rung)])
+      slopes[std::string(model::name_of(rung))] = *slope;
+  }
+  const HeldBack& held = calibration.held_back;
+  return {{"format", kFormat},
+          {"subject", to_hex(subject.key)},
+          {"model", subject.model},
+          {"numerics", subject.numerics},
+          {"nats_per_exposure", std::move(slopes)},
+          {"fitted_cases", calibration.fitted_cases},
+          {"held_back",
+           {{"cases", held.cases},
+            {"kl_mean", held.kl_mean},
+            {"estimate_mean", held.estimate_mean},
+            {"kept", held.kept}}}};
+}
+
+Error not_one(const std::string& path, std::string_view what) {
+  return Error{Code::kDataLoss, str_cat("`", path, "` is not a calibration: ", what),
+               "make it anew with `refrain calibrate`, or remove it", "--calibration"};
+}
+
+Result<Calibration> from_json(const std::string& path, const Json& json) {
+  Calibration calibration;
+  const auto slopes = json.find("nats_per_exposure");
+  if (slopes == json.end() || !slopes->is_object() || slopes->empty())
+    return not_one(path, "`nats_per_exposure` is missing");
+  for (const auto& [name, value] : slopes->items()) {
+    const auto rung = std::ranges::find_if(
+        model::kRepairRungs, [&](model::RepairRung each) { return model::name_of(each) == name; });
+    if (rung == std::end(model::kRepairRungs) || !value.is_number() || value.get<double>() < 0.0)
+      return not_one(path, str_cat("`nats_per_exposure.", name, "` is wrong"));
+    calibration.slopes[static_cast<std::size_t>(*rung)] = value.get<double>();
+  }
+  calibration.fitted_cases = json.value("fitted_cases", 0U);
+  if (const auto held = json.find("held_back"); held != json.end() && held->is_object()) {
+    calibration.held_back = {.cases = held->value("cases", 0U),
+                             .kl_mean = held->value("kl_mean", 0.0),
+                             .estimate_mean = held->value("estimate_mean", 0.0),
+                             .kept = held->value("kept", 0.0)};
+  }
+  return calibration;
+}
+
+}  // namespace
+
+Result<Calibration> calibrate(std::span<const ReuseResult> results) {
+  constexpr std::size_t kLeast = 3;  // two to fit, one to check
+  std::vector<const ReuseResult*> fitted, held;
+  for (const ReuseKind kind : {ReuseKind::kRecombined, ReuseKind::kEdited}) {
+    std::size_t count = 0;
+    for (const ReuseResult& result : results) {
+      if (result.kind != kind || result.run_count == 0) continue;
+      (++count % kLeast == 0 ? held : fitted).push_back(&result);
+    }
+    if (count < kLeast)
+      return Error{
+          Code::kInvalidArgument,
+          str_cat("only ", count, " ", name_of(kind), " cases with text that can be moved"),
+          str_cat("give at least ", kLeast, " of each kind (--data, --cases)"), "--cases"};
+  }
+  Calibration calibration{.slopes = {}, .held_back = {}};
+  calibration.fitted_cases = static_cast<std::uint32_t>(fitted.size());
+  for (const model::RepairRung rung : model::kRepairRungs) {
+    if (rung != model::RepairRung::kAll)
+      calibration.slopes[static_cast<std::size_t>(rung)] = fit(pairs_of(fitted, rung));
+  }
+  calibration.held_back = check(calibration.slopes, held);
+  return calibration;
+}
+
+Result<std::string> calibration_path(const std::string& option, const Environment& environment,
+                                     const Hash128& key) {
+  if (!option.empty()) return option;
+  std::string data = environment("XDG_DATA_HOME");
+  if (data.empty()) {
+    const std::string home = environment("HOME");
+    if (home.empty())
+      return Error{Code::kNotFound,
+                   "no place for calibrations: neither XDG_DATA_HOME nor HOME is set",
+                   "name a file", "--calibration"};
+    data = home + "/.local/share";
+  }
+  return str_cat(data, "/refrain/calibration/", to_hex(key), ".json");
+}
+
+Result<std::optional<Calibration>> load_calibration(const std::string& path,
+                                                    const CalibrationSubject& subject) {
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 10U;
+  std::error_code fault;
+  if (!fs::exists(path, fault)) return std::optional<Calibration>{};
+  ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") || json["format"] != kFormat)
+    return not_one(path, str_cat("it does not say \"format\": \"", kFormat, "\""));
+  const auto of = json.find("subject");
+  if (of == json.end() || *of != to_hex(subject.key))
+    return Error{Code::kInvalidArgument,
+                 str_cat("the calibration `", path,
+                         "` is that of another model, KV format or instruction set"),
+                 "run `refrain calibrate` with the same --model and --kv-format", "--calibration"};
+  ASSIGN_OR_RETURN(Calibration calibration, from_json(path, json));
+  return std::optional<Calibration>(calibration);
+}
+
+CalibrationSubject calibration_subject(const Compute& compute) {
+  return {compute.cache_root(), compute.loaded.name, compute.executor->numerics()};
+}
+
+Result<std::optional<Calibration>> find_calibration(const Settings& settings,
+                                                    const Compute& compute) {
+  const std::string& option = settings.text("--calibration");
+  const CalibrationSubject subject = calibration_subject(compute);
+  const Result<std::string> path = calibration_path(option, settings.environment(), subject.key);
+  if (!path.ok()) return std::optional<Calibration>{};
+  ASSIGN_OR_RETURN(std::optional<Calibration> found, load_calibration(*path, subject));
+  if (!found && !option.empty())
+    return Error{Code::kNotFound, str_cat("there is no calibration `", option, "`"),
+                 "make it with `refrain calibrate --calibration FILE`", "--calibration"};
+  return found;
+}
+
+Result<void> save_calibration(const std::string& path, const CalibrationSubject& subject,
+                              const Calibration& calibration) {
+  std::error_code fault;
+  const fs::path to(path);
+  if (to.has_parent_path()) fs::create_directories(to.parent_path(), fault);
+  const std::string beside = str_cat(path, ".", ::getpid(), ".part");
+  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+  file << to_json(subject, calibration).dump(2) << "\n";
+  file.close();
+  if (file) fs::rename(beside, to, fault);
+  if (!file || fault) {
+    std::error_code ignored;
+    fs::remove(beside, ignored);
+    return Error{Code::kUnavailable, str_cat("`", path, "` cannot be written"),
+                 "check the folder's permissions, or name another file", "--calibration"};
+  }
+  return {};
+}
+
+}  // namespace refrain::cli
