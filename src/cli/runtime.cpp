@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/str.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::cli {
 namespace {
@@ -99,6 +100,11 @@ engine::SamplingParams default_sampling(const Settings& settings) {
           .top_p = static_cast<float>(settings.real("--top-p")),
           .min_p = static_cast<float>(settings.real("--min-p")),
           .repetition_penalty = static_cast<float>(settings.real("--repeat-penalty"))};
+}
+
+engine::ReuseWish default_reuse(const Settings& settings) {
+  return {.mode = serve::reuse_mode(settings.text("--reuse")).value(),
+          .max_divergence = settings.real("--max-divergence")};
 }
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
