@@ -8,6 +8,7 @@
 
 #include "base/channel.h"
 #include "base/str.h"
+#include "serve/reuse_words.h"
 #include "text/normalizer.h"
 
 namespace refrain::cli {
@@ -38,6 +39,7 @@ engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
   request.max_tokens = std::max(1U, std::min(wanted, room));
   request.prompt = std::move(tokens);
   request.sampling = default_sampling(settings_);
+  request.reuse = default_reuse(settings_);
   if (settings_.is_set("--seed"))
     request.sampling.seed = static_cast<std::uint64_t>(settings_.integer("--seed"));
   request.stop = settings_.list("--stop");
@@ -144,8 +146,14 @@ std::string describe_answer(const Answer& answer) {
   const double rate = answer.timings.tpot_ms > 0 ? 1000.0 / answer.timings.tpot_ms : 0.0;
   std::snprintf(speed.data(), speed.size(), "first token after %.0f ms, %.1f tokens/s",
                 answer.timings.ttft_ms, rate);
-  return str_cat(answer.usage.prompt_tokens, " prompt tokens (", answer.usage.cached_tokens,
-                 " cached), ", answer.usage.completion_tokens, " generated, ", speed.data());
+  const engine::Usage& usage = answer.usage;
+  std::string found = str_cat(usage.cached_tokens, " cached");
+  if (usage.moved_tokens > 0) found += str_cat(", ", usage.moved_tokens, " moved");
+  if (usage.repaired_tokens > 0) found += str_cat(", ", usage.repaired_tokens, " repaired");
+  if (usage.refusal != engine::ReuseRefusal::kNone)
+    found += str_cat(", none moved: ", serve::reuse_refusal_text(usage.refusal));
+  return str_cat(usage.prompt_tokens, " prompt tokens (", found, "), ", usage.completion_tokens,
+                 " generated, ", speed.data());
 }
 
 }  // namespace refrain::cli

@@ -56,7 +56,8 @@ class Answerer {
 };
 
 std::string_view finish_name(engine::FinishReason reason);
-// "31 prompt tokens (16 cached), 12 generated, first token after 80 ms, 25.1 tokens/s"
+// "31 prompt tokens (16 cached), 12 generated, first token after 80 ms, 25.1 tokens/s"; also tokens
+// moved and repaired, and why found text was not moved, if there is such
 std::string describe_answer(const Answer& answer);
 
 }  // namespace refrain::cli

@@ -109,7 +109,6 @@ Exit converse(Conversation& conversation, Console& console, bool interactive) {
 Exit run_chat(const Settings& settings, Console& console) {
   SignalWatcher signals(/*ignore_hangup=*/false);
   signals.set_handler([](int, int) { leave_now(static_cast<int>(Exit::kFailed)); });
-  say_notes(settings, console);
   auto host = EngineHost::start(settings, console);
   if (!host.ok()) return fail(host.error(), console);
   if (!(*host)->compute.loaded.chat_template.has_value()) {

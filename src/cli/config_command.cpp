@@ -67,11 +67,10 @@ nlohmann::ordered_json as_json(const Settings& settings) {
                                   {"source", source_name(setting.source)},
                                   {"origin", setting.origin},
                                   {"flag", option.flag},
-                                  {"environment", env_name(option)},
-                                  {"built", option.built}};
+                                  {"environment", env_name(option)}};
     rows[std::string(option.ini_key)] = std::move(row);
   }
-  return {{"settings", rows}, {"notes", settings.notes()}};
+  return {{"settings", rows}};
 }
 
 std::string as_text(const Settings& settings) {
@@ -100,7 +99,6 @@ std::string as_text(const Settings& settings) {
 }  // namespace
 
 Exit run_config_show(const Settings& settings, Console& console) {
-  for (const std::string& note : settings.notes()) console.note(note);
   if (settings.boolean("--json")) {
     console.out(as_json(settings).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
                 "\n");

@@ -73,7 +73,6 @@ std::string described(const OptionInfo& option) {
     extras.push_back(
         str_cat("default ", option.default_text, unit ? str_cat(" ", option.unit) : ""));
   }
-  if (!option.built) extras.emplace_back("not built yet");
   if (extras.empty()) return text;
   text += " (";
   for (std::size_t i = 0; i < extras.size(); ++i) text += str_cat(i == 0 ? "" : "; ", extras[i]);
@@ -121,8 +120,7 @@ std::string document_row(const OptionInfo& option) {
   }
   if (option.kind == OptionKind::kBool)
     flags += str_cat(" ", quoted(str_cat("--no-", option.flag.substr(2))));
-  std::string meaning = escaped(option.help);
-  if (!option.built) meaning += str_cat(". Not built yet: ", escaped(option.note));
+  const std::string meaning = escaped(option.help);
   std::string commands(option.commands == "*" ? "all" : option.commands);
   for (std::size_t at = 0; (at = commands.find(',', at)) != std::string::npos; at += 2)
     commands.replace(at, 1, ", ");

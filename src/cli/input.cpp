@@ -37,8 +37,4 @@ Exit fail(const Error& error, Console& console) {
   return error.code == Code::kInvalidArgument ? Exit::kUsage : Exit::kFailed;
 }
 
-void say_notes(const Settings& settings, Console& console) {
-  for (const std::string& note : settings.notes()) console.note(note);
-}
-
 }  // namespace refrain::cli

@@ -17,7 +17,4 @@ Result<std::string> argument_or_stdin(const Settings& settings, bool exact = fal
 // Reports and gives the exit code that fits.
 Exit fail(const Error& error, Console& console);
 
-// Writes the notes about options that are accepted but not built.
-void say_notes(const Settings& settings, Console& console);
-
 }  // namespace refrain::cli

@@ -23,12 +23,12 @@ struct OptionInfo {
   std::string_view choices;       // "lru|lfu" for kChoice
   std::string_view help;          // one sentence
   std::string_view commands;      // "serve,chat,run": where it counts; "*" = everywhere
-  bool built = true;              // false: accepted and answered with a note ("comes with ...")
   std::string_view aliases = {};  // other spellings, "--ctx-size -c"
-  std::string_view note = {};     // said when an option that is not built is used
   double minimum = 0;             // of kInteger, kReal, kSize
   double maximum = 9e15;
   bool secret = false;  // never shown
+  // Of kBool: "--reuse repair exact", the option that it sets and the values for true and false.
+  std::string_view stands_for = {};
 };
 
 std::span<const OptionInfo> option_table();

@@ -6,19 +6,28 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/signals.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::cli {
 namespace {
+
+nlohmann::ordered_json usage_json(const engine::Usage& usage) {
+  nlohmann::ordered_json json = {
+      {"prompt_tokens", usage.prompt_tokens},     {"cached_tokens", usage.cached_tokens},
+      {"moved_tokens", usage.moved_tokens},       {"repaired_tokens", usage.repaired_tokens},
+      {"computed_tokens", usage.computed_tokens}, {"completion_tokens", usage.completion_tokens}};
+  if (usage.divergence_estimate.has_value())
+    json["divergence_estimate"] = *usage.divergence_estimate;
+  if (usage.refusal != engine::ReuseRefusal::kNone)
+    json["reuse_refusal"] = serve::reuse_refusal_text(usage.refusal);
+  return json;
+}
 
 std::string answer_json(const Answer& answer, const std::string& model) {
   const nlohmann::ordered_json json = {{"model", model},
                                        {"text", answer.text},
                                        {"finish_reason", finish_name(answer.finish_reason)},
-                                       {"usage",
-                                        {{"prompt_tokens", answer.usage.prompt_tokens},
-                                         {"cached_tokens", answer.usage.cached_tokens},
-                                         {"computed_tokens", answer.usage.computed_tokens},
-                                         {"completion_tokens", answer.usage.completion_tokens}}},
+                                       {"usage", usage_json(answer.usage)},
                                        {"timings",
                                         {{"ttft_ms", answer.timings.ttft_ms},
                                          {"tpot_ms", answer.timings.tpot_ms},
@@ -40,7 +49,6 @@ std::vector<text::ChatMessage> as_messages(const Settings& settings, const std::
 Exit run_run(const Settings& settings, Console& console) {
   SignalWatcher signals(false);
   signals.set_handler([](int, int) { leave_now(static_cast<int>(Exit::kFailed)); });
-  say_notes(settings, console);
   const Result<std::string> prompt = argument_or_stdin(settings);
   if (!prompt.ok()) return fail(prompt.error(), console);
   auto host = EngineHost::start(settings, console);

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "cli/calibration.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::cli {
 namespace {
@@ -100,6 +101,11 @@ engine::SamplingParams default_sampling(const Settings& settings) {
           .top_p = static_cast<float>(settings.real("--top-p")),
           .min_p = static_cast<float>(settings.real("--min-p")),
           .repetition_penalty = static_cast<float>(settings.real("--repeat-penalty"))};
+}
+
+engine::ReuseWish default_reuse(const Settings& settings) {
+  return {.mode = serve::reuse_mode(settings.text("--reuse")).value(),
+          .max_divergence = settings.real("--max-divergence")};
 }
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {

@@ -36,6 +36,8 @@ namespace refrain::cli {
 
 // Sampling of requests that leave it out.
 engine::SamplingParams default_sampling(const Settings& settings);
+// Reuse of requests that leave it out.
+engine::ReuseWish default_reuse(const Settings& settings);
 
 // What --kernels chooses; kInvalidArgument if this processor lacks it or it is ggml's.
 Result<kernels::InstructionSet> instruction_set(const Settings& settings);

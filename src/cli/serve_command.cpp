@@ -44,6 +44,7 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.any_model_name = settings.boolean("--any-model-name");
   options.normalize_input = settings.boolean("--normalize-input");
   options.default_sampling = default_sampling(settings);
+  options.default_reuse = default_reuse(settings);
   return options;
 }
 
@@ -89,6 +90,20 @@ std::string on_off(bool on) {
   return on ? "on" : "off";
 }
 
+std::string reuse_line(const Settings& settings) {
+  const std::string& mode = settings.text("--reuse");
+  std::string line = str_cat("reuse      ", mode);
+  if (mode == "exact") {
+    line += ": beginnings only, the same bits as computed";
+  } else if (mode == "repair") {
+    line += str_cat(": approximate, expected divergence at most ",
+                    settings.real("--max-divergence"), " nats");
+  } else {
+    line += ": approximate, neither repaired nor judged";
+  }
+  return line + ", unless a request says otherwise";
+}
+
 void say_model(const EngineHost& host, const Settings& settings, Console& console) {
   const Compute& compute = host.compute;
   const model::Model& model = *compute.loaded.model;
@@ -108,8 +123,9 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
       ", ", compute.sizing.block_count, " blocks of ", compute.block_size, " tokens"));
   console.say(str_cat("cache      exact prefix reuse ", on_off(settings.boolean("--prefix-cache")),
                       ", policy ", settings.text("--cache-policy"), ", KV format ",
-                      settings.text("--kv-format"), ", exactness: ",
-                      compute.exactness(), " (", compute.executor->numerics(), ")"));
+                      settings.text("--kv-format"), ", exactness: ", compute.exactness(), " (",
+                      compute.executor->numerics(), ")"));
+  console.say(reuse_line(settings));
   console.say(
       str_cat("chat       ",
               compute.loaded.chat_template.has_value()
@@ -147,7 +163,6 @@ Exit run_serve(const Settings& settings, Console& console) {
     console.say("stopped while loading");
     leave_now(static_cast<int>(Exit::kOk));
   });
-  say_notes(settings, console);
   const Result<serve::ServerOptions> options = server_options(settings);
   if (!options.ok()) return fail(options.error(), console);
   auto host = EngineHost::start(settings, console);

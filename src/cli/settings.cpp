@@ -122,6 +122,29 @@ Result<void> apply_flags(const CommandLine& line, std::map<std::string_view, Set
   return {};
 }
 
+// Options of that source that stand for another's values set it, as if it were given in their
+// place. A weaker source gives way; within one source both must say the same.
+Result<void> apply_stand_ins(Source source, std::map<std::string_view, Setting>& settings) {
+  for (const OptionInfo& option : option_table()) {
+    const Setting& given = settings[option.flag];
+    if (option.stands_for.empty() || given.source != source) continue;
+    const auto words = split(option.stands_for, ' ');
+    const std::string value(parse_bool(given.values.front()).value() ? words[1] : words[2]);
+    Setting& target = settings.at(words[0]);
+    if (target.source != source) {
+      target = {
+          .option = target.option, .values = {value}, .source = source, .origin = given.origin};
+    } else if (target.values.front() != value) {
+      return Error{
+          Code::kInvalidArgument,
+          str_cat(given.origin, ": ", option.flag, " ", given.values.front(), " means ", words[0],
+                  " ", value, ", but ", target.origin, " says ", target.values.front()),
+          str_cat("leave out ", option.flag, " (", option.ini_key, ")"), std::string(option.flag)};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<bool> parse_bool(std::string_view text) {
@@ -199,9 +222,12 @@ Result<Settings> Settings::resolve(const CommandLine& line, const Environment& e
   if (!path.empty()) {
     ASSIGN_OR_RETURN(const IniFile file, read_ini(path));
     RETURN_IF_ERROR(apply_file(file, made.settings_));
+    RETURN_IF_ERROR(apply_stand_ins(Source::kFile, made.settings_));
   }
   RETURN_IF_ERROR(apply_environment(environment, made.settings_));
+  RETURN_IF_ERROR(apply_stand_ins(Source::kEnvironment, made.settings_));
   RETURN_IF_ERROR(apply_flags(line, made.settings_));
+  RETURN_IF_ERROR(apply_stand_ins(Source::kFlag, made.settings_));
   return made;
 }
 
@@ -249,19 +275,6 @@ const std::vector<std::string>& Settings::list(std::string_view flag) const {
 
 bool Settings::is_set(std::string_view flag) const {
   return setting(flag).source != Source::kDefault;
-}
-
-std::vector<std::string> Settings::notes() const {
-  std::vector<std::string> notes;
-  for (const OptionInfo& option : option_table()) {
-    const Setting& found = setting(option.flag);
-    if (option.built || found.source == Source::kDefault) continue;
-    if (option.kind == OptionKind::kBool && !boolean(option.flag)) continue;
-    const bool from_file = found.source == Source::kFile;
-    notes.push_back(str_cat("`", from_file ? option.ini_key : std::string_view(found.origin), " = ",
-                            found.values.front(), "`: ", option.note));
-  }
-  return notes;
 }
 
 Result<std::vector<std::uint32_t>> parse_token_counts(const std::string& text,

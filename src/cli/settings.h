@@ -1,6 +1,8 @@
 // Settings: the effective value of every option and where it came from. Precedence: flag,
-// environment, file, default. Values are checked when resolved, so the getters cannot fail: asking
-// for an option that is not in the table, or as another kind, is a bug. Immutable; any thread.
+// environment, file, default. An option that stands for another's values (OptionInfo::stands_for)
+// sets that one where it stands itself. Values are checked when resolved, so the getters cannot
+// fail: asking for an option that is not in the table, or as another kind, is a bug. Immutable; any
+// thread.
 //
 //   ASSIGN_OR_RETURN(Settings settings, Settings::resolve(command_line, environment));
 //   settings.integer("--port");  settings.size("--max-body");  settings.boolean("--json");
@@ -32,7 +34,8 @@ struct Setting {
 class Settings {
  public:
   // Reads the file named by --config or REFRAIN_CONFIG, if any. kInvalidArgument (unknown key with
-  // the nearest known one, bad value) or kNotFound.
+  // the nearest known one, bad value, two options of one place that contradict each other) or
+  // kNotFound.
   static Result<Settings> resolve(const CommandLine& line, const Environment& environment);
 
   const std::string& text(std::string_view flag) const;  // also kChoice
@@ -47,8 +50,6 @@ class Settings {
   const std::string& command() const { return command_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
   const Environment& environment() const { return environment_; }
-  // What to tell the user about options that are accepted but not built yet.
-  std::vector<std::string> notes() const;
 
  private:
   std::string command_;

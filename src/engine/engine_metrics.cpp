@@ -41,6 +41,23 @@ std::string_view miss_label(kv::MissReason reason) {
   return "disabled";
 }
 
+// "" where nothing was refused.
+std::string_view refusal_label(ReuseRefusal refusal) {
+  switch (refusal) {
+    case ReuseRefusal::kNone:
+      break;
+    case ReuseRefusal::kUncalibrated:
+      return "uncalibrated";
+    case ReuseRefusal::kDivergence:
+      return "divergence";
+    case ReuseRefusal::kNoRoom:
+      return "no_room";
+    case ReuseRefusal::kUnsupported:
+      return "unsupported";
+  }
+  return "";
+}
+
 }  // namespace
 
 void EngineMetrics::count_received() {
@@ -75,12 +92,7 @@ void EngineMetrics::count_end(const ActiveRequest& request, Tick now) {
   if (reason == FinishReason::kCancelled || reason == FinishReason::kError) return;
   if (reason == FinishReason::kDeadline && !request.sampled_any()) return;
   const Usage& usage = request.usage();
-  registry_->add(Metric::kPromptTokens, usage.prompt_tokens);
-  registry_->add(Metric::kPromptTokensCached, usage.cached_tokens);
-  registry_->add(Metric::kPromptTokensComputed, usage.computed_tokens);
-  registry_->add_labeled(Metric::kPromptTokensBySource, "local_cache_hit", usage.cached_tokens);
-  registry_->add_labeled(Metric::kPromptTokensBySource, "local_compute", usage.computed_tokens);
-  registry_->add_labeled(Metric::kMissReasons, miss_label(usage.miss_reason), 1);
+  count_prompt(usage);
   if (reason == FinishReason::kDeadline) return;
   const Timings times = request.timings();
   registry_->observe(Metric::kPromptLength, usage.prompt_tokens);
@@ -92,6 +104,24 @@ void EngineMetrics::count_end(const ActiveRequest& request, Tick now) {
   registry_->observe(Metric::kTimeToFirstToken, times.ttft_ms / 1000);
   registry_->observe(Metric::kDecodeTime, times.decode_ms / 1000);
   if (times.tpot_ms > 0) registry_->observe(Metric::kTimePerOutputToken, times.tpot_ms / 1000);
+}
+
+void EngineMetrics::count_prompt(const Usage& usage) {
+  if (registry_ == nullptr) return;
+  const std::uint32_t computed = usage.computed_tokens + usage.repaired_tokens;
+  registry_->add(Metric::kPromptTokens, usage.prompt_tokens);
+  registry_->add(Metric::kPromptTokensCached, usage.cached_tokens);
+  registry_->add(Metric::kPromptTokensMoved, usage.moved_tokens);
+  registry_->add(Metric::kPromptTokensRepaired, usage.repaired_tokens);
+  registry_->add(Metric::kPromptTokensComputed, computed);
+  registry_->add_labeled(Metric::kPromptTokensBySource, "local_cache_hit", usage.cached_tokens);
+  registry_->add_labeled(Metric::kPromptTokensBySource, "local_cache_moved", usage.moved_tokens);
+  registry_->add_labeled(Metric::kPromptTokensBySource, "local_compute", computed);
+  registry_->add_labeled(Metric::kMissReasons, miss_label(usage.miss_reason), 1);
+  if (usage.refusal != ReuseRefusal::kNone)
+    registry_->add_labeled(Metric::kReuseRefused, refusal_label(usage.refusal), 1);
+  if (usage.divergence_estimate.has_value())
+    registry_->observe(Metric::kReuseDivergence, *usage.divergence_estimate);
 }
 
 void EngineMetrics::update_ledger(const kv::LedgerTotals& totals, const kv::LedgerCounts& counts) {

@@ -3,7 +3,7 @@
 // and ledger cannot drift apart. Engine thread, except count_received() and count_rejected().
 //
 // What is counted where:
-//   prompt_tokens*          usage of requests that ended with an answer (not aborted, not failed)
+//   prompt_tokens*, reuse_* usage of requests that ended with an answer (not aborted, not failed)
 //   prefix_cache_*          every admitted prompt, once per request: further choices of a request
 //                           find its own prompt, which is no hit
 //   generation_tokens       every token when it is sampled
@@ -31,6 +31,8 @@ class EngineMetrics {
   // A further choice of a running request was admitted.
   void count_sibling(std::uint32_t prompt_tokens, std::uint32_t cached_tokens);
   void count_end(const ActiveRequest& request, Tick now);
+  // What count_end() does with the usage of a request that has an answer.
+  void count_prompt(const Usage& usage);
   void update_ledger(const kv::LedgerTotals& totals, const kv::LedgerCounts& counts);
   void set_load(std::uint32_t running, std::uint32_t waiting);
 

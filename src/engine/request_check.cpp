@@ -1,6 +1,7 @@
 #include "engine/request_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/str.h"
@@ -53,6 +54,9 @@ Result<void> check_and_fit(GenerateRequest& request, const RequestLimits& limits
   if (std::any_of(request.stop.begin(), request.stop.end(),
                   [](const std::string& text) { return text.empty(); }))
     return invalid("a stop string is empty", "leave `stop` out instead", "stop");
+  if (!std::isfinite(request.reuse.max_divergence) || request.reuse.max_divergence < 0)
+    return invalid(str_cat("`max_divergence` is ", request.reuse.max_divergence),
+                   "give the largest mean KL in nats, 0 or more", "reuse.max_divergence");
   return fit_context(request, limits);
 }
 

@@ -11,12 +11,15 @@ constexpr MetricKind kCounter = MetricKind::kCounter;
 constexpr MetricKind kGauge = MetricKind::kGauge;
 constexpr MetricKind kHistogram = MetricKind::kHistogram;
 
-constexpr std::array<std::string_view, 2> kSources = {"local_compute", "local_cache_hit"};
+constexpr std::array<std::string_view, 3> kSources = {"local_compute", "local_cache_hit",
+                                                      "local_cache_moved"};
 constexpr std::array<std::string_view, 6> kFinishReasons = {"stop",  "length",   "abort",
                                                             "error", "deadline", "rejected"};
 constexpr std::array<std::string_view, 5> kStatusClasses = {"1xx", "2xx", "3xx", "4xx", "5xx"};
 constexpr std::array<std::string_view, 6> kMissReasonNames = {"none",  "cold",  "diverged",
                                                               "ended", "short", "disabled"};
+constexpr std::array<std::string_view, 4> kRefusalReasons = {"uncalibrated", "divergence",
+                                                             "no_room", "unsupported"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
 
@@ -26,6 +29,9 @@ constexpr std::array<double, 15> kRequestSeconds = {0.01, 0.025, 0.05, 0.1, 0.25
 // Seconds of one token or one step.
 constexpr std::array<double, 13> kTokenSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075,
                                                   0.1,   0.25,   0.5,   1,    2.5,   5};
+// Mean KL in nats; the default of --max-divergence is one of the bounds.
+constexpr std::array<double, 11> kDivergences = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
+                                                 0.05,   0.1,   0.2,   0.5,   1};
 constexpr std::array<double, 13> kTokenCounts = {1,    4,    16,   64,    256,   512,   1024,
                                                  2048, 4096, 8192, 16384, 32768, 131072};
 
@@ -33,7 +39,11 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
     {Metric::kPromptTokens, kCounter, "prompt_tokens_total",
      "Prompt tokens of finished requests, reused and computed ones together"},
     {Metric::kPromptTokensCached, kCounter, "prompt_tokens_cached_total",
-     "Prompt tokens whose keys and values were reused"},
+     "Prompt tokens whose keys and values were reused exactly"},
+    {Metric::kPromptTokensMoved, kCounter, "prompt_tokens_moved_total",
+     "Prompt tokens whose keys and values came from another place (approximate reuse)"},
+    {Metric::kPromptTokensRepaired, kCounter, "prompt_tokens_repaired_total",
+     "Prompt tokens found at another place and computed again; they count as computed, too"},
     {Metric::kPromptTokensComputed, kCounter, "request_prefill_kv_computed_tokens_total",
      "Prompt tokens whose keys and values were computed"},
     {Metric::kPromptTokensBySource, kCounter, "prompt_tokens_by_source_total",
@@ -55,6 +65,9 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
     {Metric::kEngineSteps, kCounter, "engine_steps_total", "Batches run through the model"},
     {Metric::kMissReasons, kCounter, "prefix_cache_miss_reason_total",
      "Requests by the reason why the reused prefix ended where it did", "reason", kMissReasonNames},
+    {Metric::kReuseRefused, kCounter, "reuse_refused_total",
+     "Requests whose text was found at another place and computed all the same, by reason",
+     "reason", kRefusalReasons},
 
     {Metric::kRequestsRunning, kGauge, "num_requests_running", "Sequences being computed now"},
     {Metric::kRequestsWaiting, kGauge, "num_requests_waiting", "Requests waiting for admission"},
@@ -147,6 +160,13 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "",
      {},
      kTokenCounts},
+    {Metric::kReuseDivergence,
+     kHistogram,
+     "reuse_divergence_estimate_nats",
+     "Mean KL divergence from a cold run that was expected of a request with moved text",
+     "",
+     {},
+     kDivergences},
 }};
 
 }  // namespace

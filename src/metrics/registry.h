@@ -24,8 +24,11 @@ enum class Metric {
   // counters                                 refrain:NAME
   kPromptTokens,          // prompt_tokens_total
   kPromptTokensCached,    // prompt_tokens_cached_total
+  kPromptTokensMoved,     // prompt_tokens_moved_total
+  kPromptTokensRepaired,  // prompt_tokens_repaired_total
   kPromptTokensComputed,  // request_prefill_kv_computed_tokens_total
-  kPromptTokensBySource,  // prompt_tokens_by_source_total{source=local_compute|local_cache_hit}
+  kPromptTokensBySource,  // prompt_tokens_by_source_total{source=local_compute|local_cache_hit|
+                          //                                      local_cache_moved}
   kGenerationTokens,      // generation_tokens_total
   kPrefixCacheQueries,    // prefix_cache_queries_total (tokens)
   kPrefixCacheHits,       // prefix_cache_hits_total (tokens)
@@ -34,7 +37,8 @@ enum class Metric {
   kRequestsReceived,  // requests_received_total
   kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
   kEngineSteps,       // engine_steps_total
-  kMissReasons,  // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
+  kMissReasons,   // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
+  kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting
@@ -58,6 +62,7 @@ enum class Metric {
   kStepTime,            // engine_step_seconds
   kPromptLength,        // request_prompt_tokens
   kGenerationLength,    // request_generation_tokens
+  kReuseDivergence,     // reuse_divergence_estimate_nats
   kCount
 };
 

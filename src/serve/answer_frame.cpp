@@ -37,7 +37,7 @@ std::string AnswerFrame::progress(const engine::TokenEvent& event) const {
   JsonWriter out;
   begin(out);
   out.end_array().key("prompt_progress").begin_object().field("total", event.progress_total);
-  out.field("cache", event.usage.cached_tokens).field("processed", event.progress_done);
+  out.field("cache", found_tokens(event.usage)).field("processed", event.progress_done);
   out.end_object().end_object();
   return sse_event(out.text());
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/str.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::serve {
 namespace {
@@ -77,16 +78,30 @@ std::string_view finish_reason_text(engine::FinishReason reason) {
   return "stop";
 }
 
+std::uint32_t found_tokens(const engine::Usage& usage) {
+  return usage.cached_tokens + usage.moved_tokens;
+}
+
+std::uint32_t computed_tokens(const engine::Usage& usage) {
+  return usage.repaired_tokens + usage.computed_tokens;
+}
+
 void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized) {
   out.begin_object();
   out.field("prompt_tokens", usage.prompt_tokens);
   out.field("completion_tokens", usage.completion_tokens);
   out.field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
   out.key("prompt_tokens_details").begin_object();
-  out.field("cached_tokens", usage.cached_tokens).end_object();
+  out.field("cached_tokens", found_tokens(usage)).end_object();
   out.key("refrain").begin_object().key("provenance").begin_object();
-  out.field("exact", usage.cached_tokens).field("computed", usage.computed_tokens).end_object();
+  out.field("exact", usage.cached_tokens).field("moved", usage.moved_tokens);
+  out.field("repaired", usage.repaired_tokens).field("computed", usage.computed_tokens);
+  out.end_object();
   out.field("miss_reason", miss_reason_text(usage.miss_reason));
+  if (usage.divergence_estimate.has_value())
+    out.field("divergence_estimate", *usage.divergence_estimate);
+  if (usage.refusal != engine::ReuseRefusal::kNone)
+    out.field("reuse_refusal", reuse_refusal_text(usage.refusal));
   if (normalized) out.field("normalized", true);
   out.end_object();
   out.end_object();
@@ -97,7 +112,7 @@ void write_timings(JsonWriter& out, const engine::Timings& timings, const engine
   out.field("queue_ms", rounded(timings.queue_ms)).field("prefill_ms", rounded(timings.prefill_ms));
   out.field("ttft_ms", rounded(timings.ttft_ms)).field("decode_ms", rounded(timings.decode_ms));
   out.field("tpot_ms", rounded(timings.tpot_ms));
-  out.field("prompt_tokens_computed", usage.computed_tokens);
+  out.field("prompt_tokens_computed", computed_tokens(usage));
   const double total_ms = timings.prefill_ms + timings.decode_ms;
   out.field("tokens_per_second",
             total_ms > 0 ? rounded(usage.completion_tokens * 1000.0 / total_ms) : 0.0);
@@ -158,8 +173,13 @@ void write_completion_logprobs(JsonWriter& out, std::span<const engine::TokenLog
 void CallTotals::add(const engine::TokenEvent& finished) {
   usage_.prompt_tokens += finished.usage.prompt_tokens;
   usage_.cached_tokens += finished.usage.cached_tokens;
+  usage_.moved_tokens += finished.usage.moved_tokens;
+  usage_.repaired_tokens += finished.usage.repaired_tokens;
   usage_.computed_tokens += finished.usage.computed_tokens;
   usage_.completion_tokens += finished.usage.completion_tokens;
+  if (finished.usage.divergence_estimate > usage_.divergence_estimate)
+    usage_.divergence_estimate = finished.usage.divergence_estimate;
+  if (usage_.refusal == engine::ReuseRefusal::kNone) usage_.refusal = finished.usage.refusal;
   if (any_) return;
   any_ = true;
   usage_.miss_reason = finished.usage.miss_reason;

@@ -15,7 +15,10 @@ namespace refrain::serve {
 
 // {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details":
 // {"cached_tokens"},
-//  "refrain": {"provenance": {"exact", "computed"}, "miss_reason", "normalized" if true}}
+//  "refrain": {"provenance": {"exact", "moved", "repaired", "computed"}, "miss_reason",
+//  "divergence_estimate" and "reuse_refusal" if there is one, "normalized" if true}}
+// cached_tokens are those that were not computed; only a request that asked for approximate reuse
+// has moved ones among them.
 void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized = false);
 // {"queue_ms", "prefill_ms", "ttft_ms", "decode_ms", "tpot_ms", "prompt_tokens_computed",
 //  "tokens_per_second"}
@@ -36,8 +39,12 @@ void write_chat_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> 
 void write_completion_logprobs(JsonWriter& out, std::span<const engine::TokenLogprob> items,
                                std::int32_t top_count, std::size_t* text_offset);
 
+// Prompt tokens whose K/V were found, and those whose K/V were computed.
+std::uint32_t found_tokens(const engine::Usage& usage);
+std::uint32_t computed_tokens(const engine::Usage& usage);
+
 // Sums the usage of several engine requests behind one call; timings are those of the first that
-// finished.
+// finished, the divergence is the largest, the refusal the first.
 class CallTotals {
  public:
   void add(const engine::TokenEvent& finished);

@@ -40,6 +40,9 @@ constexpr std::string_view kToolCallEnd = "</tool_call>";
 Api::Api(const ServerParts& parts, const ServerOptions& options)
     : parts_(parts),
       options_(options),
+      defaults_{.max_choices = options.max_choices,
+                .sampling = options.default_sampling,
+                .reuse = options.default_reuse},
       fingerprint_(
           "fp_" +
           to_hex(hash_text(str_cat(parts.model_name, '\0', parts.exactness))).substr(0, 10)),
@@ -137,6 +140,7 @@ Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
   request.stop = fields.stop;
   request.ignore_eos = fields.ignore_eos;
   request.use_cache = fields.use_cache;
+  request.reuse = fields.reuse;
   request.tenant = caller.tenant;
   request.salt = caller.salt;
   if (!fields.cache_salt.empty())
@@ -174,8 +178,7 @@ Result<text::EncodedPrompt> Api::encode_chat(const ChatRequest& request) const {
 }
 
 Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
-  ASSIGN_OR_RETURN(ChatRequest request,
-                   read_chat_request(body, options_.max_choices, options_.default_sampling));
+  ASSIGN_OR_RETURN(ChatRequest request, read_chat_request(body, defaults_));
   RETURN_IF_ERROR(check_model(request.generation.model));
   const bool normalized = normalize(request);
   ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
@@ -216,8 +219,7 @@ Result<text::EncodedPrompt> Api::encode_input(const PromptInput& input, bool par
 
 Result<Prepared> Api::completions(const Json& body, const Caller& caller) {
   ASSIGN_OR_RETURN(const CompletionRequest request,
-                   read_completion_request(body, options_.max_choices, options_.default_sampling,
-                                           parts_.tokenizer->size()));
+                   read_completion_request(body, defaults_, parts_.tokenizer->size()));
   RETURN_IF_ERROR(check_model(request.generation.model));
   PreparedCall call;
   CompletionReplyOptions reply;
@@ -248,7 +250,7 @@ Result<Prepared> Api::embeddings(const Json& body, const Caller& caller) {
   ASSIGN_OR_RETURN(const EmbeddingRequest request,
                    read_embedding_request(body, parts_.tokenizer->size(), parts_.embedding_dim));
   RETURN_IF_ERROR(check_model(request.model));
-  GenerationFields nothing_generated;
+  GenerationFields nothing_generated;  // and exact reuse only: vectors are kept and compared
   nothing_generated.max_tokens = 0;
   PreparedCall call;
   for (const PromptInput& input : request.inputs) {

@@ -54,6 +54,7 @@ class Api {
 
   const ServerParts parts_;
   const ServerOptions options_;
+  const GenerationDefaults defaults_;
   const std::string fingerprint_;
   const std::size_t longest_token_bytes_;
   IdSource ids_;

@@ -46,14 +46,12 @@ void read_prompt_fields(FieldReader& read, ChatRequest* request) {
     request->template_kwargs_json = to_text(*kwargs);
 }
 
-Result<ChatRequest> read_chat_request(const Json& body, std::uint32_t max_choices,
-                                      const engine::SamplingParams& defaults) {
+Result<ChatRequest> read_chat_request(const Json& body, const GenerationDefaults& defaults) {
   ChatRequest request;
-  request.generation.sampling = defaults;
   FieldReader read(body, "");
   if (read.failed()) return read.error();
   read_prompt_fields(read, &request);
-  read_generation_fields(read, max_choices, &request.generation);
+  request.generation = read_generation_fields(read, defaults);
   read_chat_logprobs(read, &request.generation.sampling);
   if (read.failed()) return read.error();
   return request;

@@ -21,8 +21,7 @@ struct ChatRequest {
 };
 
 // kInvalidArgument or kUnsupported with the field at fault. Unknown fields are ignored.
-Result<ChatRequest> read_chat_request(const Json& body, std::uint32_t max_choices,
-                                      const engine::SamplingParams& defaults);
+Result<ChatRequest> read_chat_request(const Json& body, const GenerationDefaults& defaults);
 
 // The prompt-shaping fields alone, for /tokenize with messages.
 void read_prompt_fields(FieldReader& read, ChatRequest* request);

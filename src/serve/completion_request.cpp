@@ -75,15 +75,14 @@ std::vector<PromptInput> read_prompts(FieldReader& read, std::string_view name,
   return prompts;
 }
 
-Result<CompletionRequest> read_completion_request(const Json& body, std::uint32_t max_choices,
-                                                  const engine::SamplingParams& defaults,
+Result<CompletionRequest> read_completion_request(const Json& body,
+                                                  const GenerationDefaults& defaults,
                                                   std::size_t vocabulary_size) {
   CompletionRequest request;
-  request.generation.sampling = defaults;
   FieldReader read(body, "");
   if (read.failed()) return read.error();
   request.prompts = read_prompts(read, "prompt", vocabulary_size);
-  read_generation_fields(read, max_choices, &request.generation);
+  request.generation = read_generation_fields(read, defaults);
   read.integer_into("logprobs", 0, kMaxLogprobs, &request.generation.sampling.top_logprobs);
   read.boolean("echo", &request.echo);
   read.boolean("parse_special", &request.parse_special);

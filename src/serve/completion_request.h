@@ -26,8 +26,8 @@ struct CompletionRequest {
 std::vector<PromptInput> read_prompts(FieldReader& read, std::string_view name,
                                       std::size_t vocabulary_size);
 
-Result<CompletionRequest> read_completion_request(const Json& body, std::uint32_t max_choices,
-                                                  const engine::SamplingParams& defaults,
+Result<CompletionRequest> read_completion_request(const Json& body,
+                                                  const GenerationDefaults& defaults,
                                                   std::size_t vocabulary_size);
 
 }  // namespace refrain::serve

@@ -84,7 +84,7 @@ const Json* FieldReader::typed(std::string_view name, std::string_view wanted,
   return nullptr;
 }
 
-void FieldReader::number(std::string_view name, double lowest, double highest, float* target) {
+void FieldReader::number(std::string_view name, double lowest, double highest, double* target) {
   const Json* member = any(name);
   if (member == nullptr) return;
   double value = 0;
@@ -93,8 +93,14 @@ void FieldReader::number(std::string_view name, double lowest, double highest, f
   } else if (!(value >= lowest && value <= highest)) {
     fail(name, str_cat("must be between ", lowest, " and ", highest, ", not ", value));
   } else {
-    *target = static_cast<float>(value);
+    *target = value;
   }
+}
+
+void FieldReader::number(std::string_view name, double lowest, double highest, float* target) {
+  double value = *target;
+  number(name, lowest, highest, &value);
+  *target = static_cast<float>(value);
 }
 
 bool FieldReader::integer(std::string_view name, std::int64_t lowest, std::int64_t highest,

@@ -24,6 +24,7 @@ class FieldReader {
   // `path` is where the object stands in the body, "" for the body itself.
   FieldReader(const Json& object, std::string path);
 
+  void number(std::string_view name, double lowest, double highest, double* target);
   void number(std::string_view name, double lowest, double highest, float* target);
   // The value as it stands, whole numbers only (10.0 counts); false when absent or faulty.
   bool integer(std::string_view name, std::int64_t lowest, std::int64_t highest,

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/str.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::serve {
 namespace {
@@ -111,25 +112,68 @@ void read_max_tokens(FieldReader& read, std::optional<std::uint32_t>* max_tokens
   }
 }
 
+void read_reuse_mode(FieldReader& read, std::string_view name, const std::string& word,
+                     engine::ReuseMode* mode) {
+  const std::optional<engine::ReuseMode> known = reuse_mode(word);
+  if (known.has_value()) {
+    *mode = *known;
+  } else {
+    read.fail(
+        name,
+        str_cat("must be exact, repair or splice, not `", to_valid_utf8(word.substr(0, 40)), "`"),
+        "leave it out to take what the server was started with (--reuse)");
+  }
+}
+
+// "repair" or {"mode": "repair", "max_divergence": 0.02}. An unknown member is a mistake here: a
+// limit that is misspelt must not go unheeded.
+void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
+  const Json* member = read.any("reuse");
+  if (member == nullptr) return;
+  if (const std::string* word = member->text()) {
+    read_reuse_mode(read, "reuse", *word, &reuse->mode);
+    return;
+  }
+  if (member->object() == nullptr) {
+    read.fail("reuse", str_cat("must be an object or a string, not ", member->kind_name()),
+              R"(write {"mode": "repair", "max_divergence": 0.02} or "repair")");
+    return;
+  }
+  FieldReader inner(*member, read.path_of("reuse"));
+  for (const JsonMember& item : *member->object()) {
+    if (item.name != "mode" && item.name != "max_divergence")
+      inner.fail(to_valid_utf8(item.name.substr(0, 40)), "is not known",
+                 "`reuse` holds `mode` and `max_divergence`");
+  }
+  std::string word;
+  if (inner.text("mode", &word)) read_reuse_mode(inner, "mode", word, &reuse->mode);
+  inner.number("max_divergence", 0, kLargestMaxDivergence, &reuse->max_divergence);
+  if (inner.failed()) read.fail(inner.error());
+}
+
 }  // namespace
 
-void read_generation_fields(FieldReader& read, std::uint32_t max_choices,
-                            GenerationFields* fields) {
-  read.text("model", &fields->model);
-  read_sampling(read, &fields->sampling);
-  read_max_tokens(read, &fields->max_tokens);
-  read.integer_into("n", 1, max_choices, &fields->choice_count);
-  read_stop(read, &fields->stop);
-  read.boolean("ignore_eos", &fields->ignore_eos);
-  read.boolean("stream", &fields->stream);
+GenerationFields read_generation_fields(FieldReader& read, const GenerationDefaults& defaults) {
+  GenerationFields fields;
+  fields.sampling = defaults.sampling;
+  fields.reuse = defaults.reuse;
+  read.text("model", &fields.model);
+  read_sampling(read, &fields.sampling);
+  read_max_tokens(read, &fields.max_tokens);
+  read.integer_into("n", 1, defaults.max_choices, &fields.choice_count);
+  read_stop(read, &fields.stop);
+  read.boolean("ignore_eos", &fields.ignore_eos);
+  read.boolean("stream", &fields.stream);
   if (const Json* options = read.object("stream_options")) {
     FieldReader inner(*options, read.path_of("stream_options"));
-    inner.boolean("include_usage", &fields->include_usage);
+    inner.boolean("include_usage", &fields.include_usage);
     if (inner.failed()) read.fail(inner.error());
   }
-  read.boolean("return_progress", &fields->return_progress);
-  read.boolean("cache_prompt", &fields->use_cache);
-  read.text("cache_salt", &fields->cache_salt);
+  read.boolean("return_progress", &fields.return_progress);
+  read.boolean("cache_prompt", &fields.use_cache);
+  read.text("cache_salt", &fields.cache_salt);
+  read_reuse(read, &fields.reuse);
+  return fields;
 }
 
 }  // namespace refrain::serve

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/request.h"
 #include "engine/sampling.h"
 #include "serve/field_reader.h"
 
@@ -14,6 +15,14 @@ namespace refrain::serve {
 
 inline constexpr std::size_t kMaxStopStrings = 16;
 inline constexpr std::size_t kMaxStopBytes = 4096;
+inline constexpr double kLargestMaxDivergence = 10;  // nats
+
+// What holds where a request leaves a field out, and how far one may go.
+struct GenerationDefaults {
+  std::uint32_t max_choices = 16;
+  engine::SamplingParams sampling = {};
+  engine::ReuseWish reuse = {};
+};
 
 struct GenerationFields {
   std::string model;  // "" = not given
@@ -27,9 +36,10 @@ struct GenerationFields {
   bool return_progress = false;  // extension: prompt progress in the stream
   bool use_cache = true;         // extension: cache_prompt
   std::string cache_salt;        // extension: own cache space
+  engine::ReuseWish reuse;       // extension: text that stood at another place
 };
 
 // Everything but logprobs, whose form differs between the two endpoints.
-void read_generation_fields(FieldReader& read, std::uint32_t max_choices, GenerationFields* fields);
+GenerationFields read_generation_fields(FieldReader& read, const GenerationDefaults& defaults);
 
 }  // namespace refrain::serve

@@ -9,11 +9,13 @@
 #include "base/str.h"
 #include "serve/error_shape.h"
 #include "serve/json_writer.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::serve {
 namespace {
 
-void write_model(JsonWriter& out, const ServerParts& parts, std::int64_t started_s) {
+void write_model(JsonWriter& out, const ServerParts& parts, const ServerOptions& options,
+                 std::int64_t started_s) {
   out.begin_object().field("id", parts.model_name).field("object", "model");
   out.field("created", started_s).field("owned_by", "refrain");
   out.field("max_model_len", parts.max_context);
@@ -21,6 +23,9 @@ void write_model(JsonWriter& out, const ServerParts& parts, std::int64_t started
   out.field("context", parts.max_context).field("embedding_dim", parts.embedding_dim);
   out.field("vocabulary_size", parts.tokenizer->size());
   out.field("chat", parts.chat_template != nullptr);
+  const engine::ReuseWish& reuse = options.default_reuse;
+  out.key("reuse").begin_object().field("mode", reuse_mode_text(reuse.mode));
+  out.field("max_divergence", reuse.max_divergence).end_object();
   out.key("aliases").begin_array();
   for (const std::string& alias : parts.model_aliases) out.value(alias);
   out.end_array().end_object().end_object();
@@ -58,15 +63,17 @@ HttpResponse metrics_page(const ServerParts& parts) {
   return response;
 }
 
-HttpResponse models_page(const ServerParts& parts, std::int64_t started_s) {
+HttpResponse models_page(const ServerParts& parts, const ServerOptions& options,
+                         std::int64_t started_s) {
   JsonWriter out;
   out.begin_object().field("object", "list").key("data").begin_array();
-  write_model(out, parts, started_s);
+  write_model(out, parts, options, started_s);
   out.end_array().end_object();
   return HttpResponse{.body = out.take()};
 }
 
-HttpResponse model_page(const ServerParts& parts, std::int64_t started_s, std::string_view name) {
+HttpResponse model_page(const ServerParts& parts, const ServerOptions& options,
+                        std::int64_t started_s, std::string_view name) {
   const auto& aliases = parts.model_aliases;
   if (name != parts.model_name && std::find(aliases.begin(), aliases.end(), name) == aliases.end())
     return error_response(
@@ -74,7 +81,7 @@ HttpResponse model_page(const ServerParts& parts, std::int64_t started_s, std::s
               str_cat("the model `", to_valid_utf8(name.substr(0, 100)), "` does not exist"),
               str_cat("this server serves `", parts.model_name, "`"), "model"});
   JsonWriter out;
-  write_model(out, parts, started_s);
+  write_model(out, parts, options, started_s);
   return HttpResponse{.body = out.take()};
 }
 

@@ -13,8 +13,10 @@ namespace refrain::serve {
 HttpResponse health_page(const ServerParts& parts, bool draining);
 // Prometheus text format.
 HttpResponse metrics_page(const ServerParts& parts);
-HttpResponse models_page(const ServerParts& parts, std::int64_t started_s);
+HttpResponse models_page(const ServerParts& parts, const ServerOptions& options,
+                         std::int64_t started_s);
 // One model by name; 404 for another.
-HttpResponse model_page(const ServerParts& parts, std::int64_t started_s, std::string_view name);
+HttpResponse model_page(const ServerParts& parts, const ServerOptions& options,
+                        std::int64_t started_s, std::string_view name);
 
 }  // namespace refrain::serve

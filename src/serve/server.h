@@ -52,6 +52,7 @@ struct ServerOptions {
   bool any_model_name = false;                   // true: `model` of a request is ignored
   bool normalize_input = false;                  // user messages are rewritten (text/normalizer.h)
   engine::SamplingParams default_sampling = {};  // used where a request leaves a field out
+  engine::ReuseWish default_reuse = {};          // likewise
 };
 
 // What the server speaks for; composed in cli/, outlives the server.

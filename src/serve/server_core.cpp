@@ -39,9 +39,9 @@ std::optional<HttpResponse> ServerCore::page(const Route& route) const {
     case Endpoint::kMetrics:
       return metrics_page(parts_);
     case Endpoint::kModels:
-      return models_page(parts_, started_s_);
+      return models_page(parts_, options_, started_s_);
     case Endpoint::kModel:
-      return model_page(parts_, started_s_, route.rest);
+      return model_page(parts_, options_, started_s_, route.rest);
     default:
       return std::nullopt;
   }

@@ -74,6 +74,20 @@ class Chat(unittest.TestCase):
         self.assertGreater(second.usage.prompt_tokens_details.cached_tokens,
                            second.usage.prompt_tokens - 20)
 
+    def test_reuse_is_asked_for_in_extra_body(self):
+        for reuse in ("exact", {"mode": "exact"}, {"mode": "repair", "max_divergence": 0.02}):
+            answer = self.chat(extra_body={"reuse": reuse})
+            *_, last = self.chat(extra_body={"reuse": reuse}, stream=True,
+                                 stream_options={"include_usage": True})
+            text = CLIENT.completions.create(model="tiny", prompt="hello", max_tokens=2,
+                                             extra_body={"reuse": reuse})
+            for usage in (answer.usage, last.usage, text.usage):
+                told = usage.refrain["provenance"]
+                self.assertEqual(set(told), {"exact", "moved", "repaired", "computed"})
+                self.assertEqual(sum(told.values()), usage.prompt_tokens)
+                self.assertEqual(usage.prompt_tokens_details.cached_tokens,
+                                 told["exact"] + told["moved"])
+
     def test_stream_joins_to_the_whole_answer(self):  # O-17, O-19
         whole = self.chat(extra_body={"ignore_eos": True})
         chunks = list(self.chat(stream=True, stream_options={"include_usage": True},
@@ -171,6 +185,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(self.bad(messages=[]).param, "messages")
         self.assertEqual(self.bad(top_logprobs=2).param, "top_logprobs")
         self.assertEqual(self.bad(stop=[""]).param, "stop")
+        self.assertEqual(self.bad(extra_body={"reuse": {"mode": "all"}}).param, "reuse.mode")
         image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
         self.assertEqual(self.bad(messages=image).param, "messages[0].content[0]")
 

@@ -12,7 +12,6 @@
 #include "serve/embeddings.h"
 #include "serve/error_shape.h"
 #include "serve/json_writer.h"
-#include "serve/server.h"
 #include "serve/tool_calls.h"
 
 namespace {
@@ -57,14 +56,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Result<Json> again = parse_json(written);
   CHECK(again.ok() && to_text(*again) == written, "a written value reads back differently");
 
-  const engine::SamplingParams defaults = ServerOptions{}.default_sampling;
-  if (const auto chat = read_chat_request(*body, 16, defaults); !chat.ok()) {
+  const GenerationDefaults defaults;
+  if (const auto chat = read_chat_request(*body, defaults); !chat.ok()) {
     check_error(chat.error());
   } else {
     CHECK(!chat->messages.empty(), "a chat without messages was accepted");
     CHECK(chat->generation.sampling.validate(1U << 31U).ok(), "sampling out of range was accepted");
+    const double divergence = chat->generation.reuse.max_divergence;
+    CHECK(divergence >= 0 && divergence <= kLargestMaxDivergence, "a limit out of range");
   }
-  if (const auto completion = read_completion_request(*body, 16, defaults, kVocabulary);
+  if (const auto completion = read_completion_request(*body, defaults, kVocabulary);
       !completion.ok())
     check_error(completion.error());
   if (const auto embedding = read_embedding_request(*body, kVocabulary, 64); !embedding.ok())

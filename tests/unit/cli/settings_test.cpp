@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/str.h"
 #include "cli/commands.h"
 #include "cli/settings.h"
 
@@ -76,15 +77,69 @@ TEST(Settings, AcceptsTheRequiredConfigurationFileAsItStands_A8) {
   EXPECT_EQ(settings->setting("--max-blocks").source, Source::kFile);
 }
 
-TEST(Settings, AnswersWhatIsNotBuiltWithANoteInsteadOfAnError_A8) {
+TEST(Settings, SuffixEnabledMeansReuseModeRepair_A8) {
   const TemporaryFile file(kRequiredFile);
   const auto settings = resolve({"serve", "--config", file.path()});
   ASSERT_TRUE(settings.ok());
-  const std::vector<std::string> notes = settings->notes();
-  ASSERT_EQ(notes.size(), 1U);
-  EXPECT_EQ(notes[0],
-            "`cache.suffix.enabled = true`: accepted; comes with segment reuse; exact reuse is "
-            "used meanwhile");
+  EXPECT_EQ(settings->text("--reuse"), "repair");
+  EXPECT_EQ(settings->setting("--reuse").source, Source::kFile);
+  EXPECT_EQ(settings->setting("--reuse").origin, file.path() + " line 9");
+  EXPECT_EQ(settings->real("--max-divergence"), 0.05);
+  EXPECT_EQ(resolve({"serve"})->text("--reuse"), "exact");
+  EXPECT_EQ(resolve({"serve", "--segment-reuse"})->text("--reuse"), "repair");
+  EXPECT_EQ(resolve({"serve"}, {{"REFRAIN_SEGMENT_REUSE", "yes"}})->text("--reuse"), "repair");
+}
+
+TEST(Settings, TheStrongerPlaceDecidesBetweenReuseAndItsOtherName) {
+  const TemporaryFile on("[cache]\nsuffix.enabled = true\n");
+  const TemporaryFile splice("[cache]\nreuse.mode = splice\nreuse.max_divergence = 0.2\n");
+  const auto mode = [](const TemporaryFile& file, std::vector<std::string> words,
+                       const Variables& variables = {}) {
+    words.insert(words.begin(), {"serve", "--config", file.path()});
+    const auto settings = resolve(words, variables);
+    return settings.ok() ? settings->text("--reuse") : settings.error().message;
+  };
+  EXPECT_EQ(mode(on, {"--reuse", "exact"}), "exact");
+  EXPECT_EQ(mode(on, {"--no-segment-reuse"}), "exact");
+  EXPECT_EQ(mode(on, {}, {{"REFRAIN_REUSE", "splice"}}), "splice");
+  EXPECT_EQ(mode(splice, {}), "splice");
+  EXPECT_EQ(mode(splice, {"--segment-reuse"}), "repair");
+  EXPECT_EQ(mode(splice, {"--reuse", "repair"}, {{"REFRAIN_SEGMENT_REUSE", "off"}}), "repair");
+  EXPECT_EQ(mode(splice, {}, {{"REFRAIN_SEGMENT_REUSE", "off"}}), "exact");
+}
+
+TEST(Settings, ReuseAndItsOtherNameMustAgreeWhereBothStandInOnePlace) {
+  const TemporaryFile file("[cache]\nreuse.mode = exact\nsuffix.enabled = true\n");
+  const auto settings = resolve({"serve", "--config", file.path()});
+  ASSERT_FALSE(settings.ok());
+  EXPECT_EQ(settings.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(settings.error().message,
+            file.path() + " line 3: --segment-reuse true means --reuse repair, but " + file.path() +
+                " line 2 says exact");
+  EXPECT_EQ(settings.error().hint, "leave out --segment-reuse (cache.suffix.enabled)");
+  EXPECT_FALSE(resolve({"serve", "--segment-reuse", "--reuse", "splice"}).ok());
+  EXPECT_FALSE(resolve({"serve", "--no-segment-reuse", "--reuse", "repair"}).ok());
+  EXPECT_FALSE(
+      resolve({"serve"}, {{"REFRAIN_SEGMENT_REUSE", "1"}, {"REFRAIN_REUSE", "exact"}}).ok());
+  EXPECT_TRUE(resolve({"serve", "--segment-reuse", "--reuse", "repair"}).ok());
+  EXPECT_TRUE(resolve({"serve", "--no-segment-reuse", "--reuse", "exact"}).ok());
+}
+
+TEST(Settings, RefusesModesAndDivergencesThatMeanNothing) {
+  const auto fault = [](const std::string& flag, const std::string& value) {
+    const auto settings = resolve({"serve", flag, value});
+    return settings.ok() ? "accepted" : settings.error().message + "; " + settings.error().hint;
+  };
+  EXPECT_TRUE(fault("--reuse", "fast")
+                  .starts_with(
+                      "--reuse: the value `fast` is not one of: exact, repair, splice; --reuse: "));
+  for (const std::string value : {"-0.01", "nan", "inf", "10.5", "1e9", "", "some", "0.05 nats"})
+    EXPECT_TRUE(fault("--max-divergence", value)
+                    .starts_with("--max-divergence: the value `" + value +
+                                 "` is not a number from 0 to 10; --max-divergence: "))
+        << value << ": " << fault("--max-divergence", value);
+  for (const std::string value : {"0", "0.02", "1e-3", "10"})
+    EXPECT_EQ(fault("--max-divergence", value), "accepted");
 }
 
 TEST(Settings, EveryKeyOfTheTableMayStandInOneFile_A8) {
@@ -108,12 +163,6 @@ TEST(Settings, EveryKeyOfTheTableMayStandInOneFile_A8) {
   for (const OptionInfo& option : option_table())
     from_file += settings->setting(option.flag).source == Source::kFile ? 1 : 0;
   EXPECT_EQ(from_file, keys);
-}
-
-TEST(Settings, SaysNothingAboutAnUnbuiltSwitchThatIsOff) {
-  const auto settings = resolve({"serve", "--no-segment-reuse"});
-  ASSERT_TRUE(settings.ok());
-  EXPECT_TRUE(settings->notes().empty());
 }
 
 TEST(Settings, AcceptsBothCachePolicies_A8) {
@@ -243,7 +292,16 @@ TEST(OptionTable, HasUniqueNamesAndAcceptsItsOwnDefaults) {
     }
     EXPECT_TRUE(option.flag.starts_with("--")) << option.flag;
     EXPECT_FALSE(option.help.empty()) << option.flag;
-    EXPECT_EQ(option.built, option.note.empty()) << option.flag;
+    if (!option.stands_for.empty()) {
+      const auto words = split(option.stands_for, ' ');
+      ASSERT_EQ(words.size(), 3U) << option.flag;
+      const OptionInfo* target = find_option(words[0]);
+      ASSERT_NE(target, nullptr) << option.flag;
+      EXPECT_EQ(option.kind, OptionKind::kBool) << option.flag;
+      EXPECT_EQ(target->commands, option.commands) << option.flag;
+      for (const std::string_view value : {words[1], words[2]})
+        EXPECT_TRUE(check_value(*target, std::string(value), "table").ok()) << option.flag;
+    }
     if (option.kind != OptionKind::kList) {
       EXPECT_TRUE(check_value(option, std::string(option.default_text), "default").ok())
           << option.flag;

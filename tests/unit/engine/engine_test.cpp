@@ -189,6 +189,11 @@ TEST(Engine, WrongRequestsNameTheirField) {  // O-24
   bad = good;
   bad.sampling.top_p = 2.0F;
   EXPECT_EQ(field_of(bad), "top_p");
+  for (const double limit : {-0.01, std::nan(""), HUGE_VAL}) {
+    bad = good;
+    bad.reuse.max_divergence = limit;
+    EXPECT_EQ(field_of(bad), "reuse.max_divergence") << limit;
+  }
 }
 
 TEST(Engine, PromptLogprobsScoreEveryTokenAndTheFirstHasNone) {

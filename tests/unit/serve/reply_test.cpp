@@ -115,6 +115,72 @@ TEST(ChatReply, whole_answer_has_usage_cached_tokens_provenance_and_timings) {  
   EXPECT_TRUE(at(json, {"choices", "0", "logprobs"}).is_null());
 }
 
+TEST(ChatReply, usage_tells_moved_and_repaired_tokens_apart) {
+  TokenEvent end = finished();
+  end.usage.cached_tokens = 1;
+  end.usage.moved_tokens = 5;
+  end.usage.repaired_tokens = 3;
+  end.usage.computed_tokens = 1;
+  end.usage.divergence_estimate = 0.015625;
+  for (const bool stream : {false, true}) {
+    ChatReply reply({.frame = {.identity = kIdentity, .stream = stream, .include_usage = true},
+                     .choice_count = 2},
+                    ids);
+    std::string out = play(reply, {text_event("a"), text_event("b", 1), choice_finished(),
+                                   choice_finished(FinishReason::kStop, 1), end});
+    out += reply.finish();
+    const Json json = stream ? chunks_of(out).back() : *parse_json(out);
+    // Not computed, and the request asked for it.
+    EXPECT_EQ(number_at(json, {"usage", "prompt_tokens_details", "cached_tokens"}), 6);
+    EXPECT_EQ(to_text(at(json, {"usage", "refrain", "provenance"})),
+              R"({"exact":1,"moved":5,"repaired":3,"computed":1})");
+    EXPECT_EQ(to_text(at(json, {"usage", "refrain", "divergence_estimate"})), "0.015625");
+    EXPECT_TRUE(at(json, {"usage", "refrain", "reuse_refusal"}).is_null());
+    EXPECT_EQ(number_at(json, {"timings", "prompt_tokens_computed"}), 4);
+  }
+}
+
+TEST(ChatReply, usage_says_why_found_text_was_computed) {
+  using enum engine::ReuseRefusal;
+  const std::pair<engine::ReuseRefusal, const char*> cases[] = {{kNone, "<none>"},
+                                                                {kUncalibrated, "uncalibrated"},
+                                                                {kDivergence, "divergence"},
+                                                                {kNoRoom, "no_room"},
+                                                                {kUnsupported, "unsupported"}};
+  for (const auto& [refusal, text] : cases) {
+    TokenEvent end = finished();
+    end.usage.refusal = refusal;
+    ChatReply reply({.frame = {.identity = kIdentity}}, ids);
+    play(reply, {text_event("a"), choice_finished(), end});
+    const Json json = *parse_json(reply.finish());
+    EXPECT_EQ(text_at(json, {"usage", "refrain", "reuse_refusal"}), text);
+    EXPECT_TRUE(at(json, {"usage", "refrain", "divergence_estimate"}).is_null());
+  }
+}
+
+TEST(CompletionReply, usage_of_several_prompts_is_the_sum_with_the_largest_divergence) {
+  CompletionReply reply({.frame = {.identity = kIdentity}, .prompt_count = 4});
+  const std::optional<double> estimates[] = {std::nullopt, 0.0, 0.25, 0.125};
+  for (std::uint32_t prompt = 0; prompt < 4; ++prompt) {
+    TokenEvent end = finished();
+    end.usage.cached_tokens = 4;
+    end.usage.moved_tokens = prompt;
+    end.usage.repaired_tokens = 1;
+    end.usage.computed_tokens = 5 - prompt;
+    end.usage.divergence_estimate = estimates[prompt];
+    if (prompt == 1) end.usage.refusal = engine::ReuseRefusal::kNoRoom;
+    if (prompt == 2) end.usage.refusal = engine::ReuseRefusal::kDivergence;
+    play(reply, {choice_finished(), end}, prompt);
+  }
+  const Json json = *parse_json(reply.finish());
+  EXPECT_EQ(number_at(json, {"usage", "prompt_tokens"}), 40);
+  EXPECT_EQ(number_at(json, {"usage", "prompt_tokens_details", "cached_tokens"}), 22);
+  EXPECT_EQ(to_text(at(json, {"usage", "refrain", "provenance"})),
+            R"({"exact":16,"moved":6,"repaired":4,"computed":14})");
+  EXPECT_EQ(to_text(at(json, {"usage", "refrain", "divergence_estimate"})), "0.25");
+  EXPECT_EQ(text_at(json, {"usage", "refrain", "reuse_refusal"}), "no_room");
+}
+
 TEST(ChatReply, stream_begins_with_the_role_and_has_no_usage_unless_asked) {  // O-19
   ChatReply reply({.frame = {.identity = kIdentity, .stream = true}}, ids);
   std::string stream =

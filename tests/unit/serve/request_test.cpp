@@ -15,10 +15,12 @@ namespace refrain::serve {
 namespace {
 
 constexpr std::size_t kVocabulary = 1000;
+const GenerationDefaults kDefaults{
+    .max_choices = 16, .reuse = {.mode = engine::ReuseMode::kSplice, .max_divergence = 0.5}};
 
 Result<ChatRequest> chat(const std::string& text) {
   ASSIGN_OR_RETURN(const Json body, parse_json(text));
-  return read_chat_request(body, 16, ServerOptions{}.default_sampling);
+  return read_chat_request(body, kDefaults);
 }
 
 // A chat request with one user turn and these further members.
@@ -32,7 +34,7 @@ Result<ChatRequest> chat_of(const std::string& messages) {
 
 Result<CompletionRequest> completion(const std::string& text) {
   ASSIGN_OR_RETURN(const Json body, parse_json(text));
-  return read_completion_request(body, 16, ServerOptions{}.default_sampling, kVocabulary);
+  return read_completion_request(body, kDefaults, kVocabulary);
 }
 
 template <typename T>
@@ -134,10 +136,77 @@ TEST(ChatRequest, gives_defaults_where_a_field_is_absent_or_null) {
   const auto request = chat_with(
       R"("temperature":null,"stop":null,"max_tokens":null,"seed":null,"tools":null,"logprobs":null)");
   ASSERT_TRUE(request.ok());
-  EXPECT_EQ(request->generation.sampling.temperature, ServerOptions{}.default_sampling.temperature);
+  EXPECT_EQ(request->generation.sampling.temperature, kDefaults.sampling.temperature);
   EXPECT_FALSE(request->generation.max_tokens.has_value());
   EXPECT_FALSE(request->generation.sampling.seed.has_value());
   EXPECT_FALSE(request->generation.stream);
+}
+
+TEST(ChatRequest, reuse_is_an_object_or_the_name_of_a_mode) {
+  using enum engine::ReuseMode;
+  struct Case {
+    const char* members;
+    engine::ReuseMode mode;
+    double max_divergence;
+  };
+  const Case cases[] = {
+      {R"("n":1)", kSplice, 0.5},  // the server's own
+      {R"("reuse":null)", kSplice, 0.5},
+      {R"("reuse":{})", kSplice, 0.5},
+      {R"("reuse":"exact")", kExact, 0.5},
+      {R"("reuse":"repair")", kRepair, 0.5},
+      {R"("reuse":{"mode":"repair"})", kRepair, 0.5},
+      {R"("reuse":{"mode":null,"max_divergence":null})", kSplice, 0.5},
+      {R"("reuse":{"max_divergence":0.02})", kSplice, 0.02},
+      {R"("reuse":{"mode":"exact","max_divergence":0})", kExact, 0.0},
+      {R"("reuse":{"max_divergence":10,"mode":"splice"})", kSplice, 10.0},
+  };
+  for (const Case& each : cases) {
+    const auto request = chat_with(each.members);
+    ASSERT_TRUE(request.ok()) << each.members << ": " << request.error().message;
+    EXPECT_EQ(request->generation.reuse.mode, each.mode) << each.members;
+    EXPECT_EQ(request->generation.reuse.max_divergence, each.max_divergence) << each.members;
+    const auto same = completion(str_cat(R"({"prompt":"a",)", each.members, "}"));
+    ASSERT_TRUE(same.ok()) << each.members << ": " << same.error().message;
+    EXPECT_EQ(same->generation.reuse.mode, each.mode) << each.members;
+    EXPECT_EQ(same->generation.reuse.max_divergence, each.max_divergence) << each.members;
+  }
+}
+
+TEST(ChatRequest, wrong_reuse_names_the_member_and_says_what_is_right) {
+  struct Case {
+    const char* members;
+    const char* field;
+    const char* said;  // in message or hint
+  };
+  const Case cases[] = {
+      {R"("reuse":true)", "reuse", R"("mode": "repair")"},
+      {R"("reuse":0.05)", "reuse", "an object or a string"},
+      {R"("reuse":["repair"])", "reuse", "an object or a string"},
+      {R"("reuse":"")", "reuse", "exact, repair or splice"},
+      {R"("reuse":"Repair")", "reuse", "exact, repair or splice"},
+      {R"("reuse":{"mode":"fast"})", "reuse.mode", "exact, repair or splice, not `fast`"},
+      {R"("reuse":{"mode":1})", "reuse.mode", "must be a string"},
+      {R"("reuse":{"mode":"exact","max_divergence":"0.1"})", "reuse.max_divergence", "a number"},
+      {R"("reuse":{"max_divergence":-0.01})", "reuse.max_divergence", "between 0 and 10"},
+      {R"("reuse":{"max_divergence":10.5})", "reuse.max_divergence", "between 0 and 10"},
+      {R"("reuse":{"max_divergence":true})", "reuse.max_divergence", "a number"},
+      {R"("reuse":{"max_divergance":0.1})", "reuse.max_divergance", "`mode` and `max_divergence`"},
+      {R"("reuse":{"mode":"repair","rung":2})", "reuse.rung", "`mode` and `max_divergence`"},
+  };
+  for (const Case& each : cases) {
+    const auto request = chat_with(each.members);
+    EXPECT_EQ(fault(request), each.field) << each.members;
+    if (request.ok()) continue;
+    EXPECT_EQ(request.error().code, Code::kInvalidArgument);
+    EXPECT_NE(str_cat(request.error().message, " ", request.error().hint).find(each.said),
+              std::string::npos)
+        << request.error().message;
+    EXPECT_EQ(fault(completion(str_cat(R"({"prompt":"a",)", each.members, "}"))), each.field);
+  }
+  const auto long_word = chat_with(str_cat(R"("reuse":")", std::string(39, 'a'), "\xC3\xA9\""));
+  ASSERT_FALSE(long_word.ok());  // cut inside a character
+  EXPECT_TRUE(is_valid_utf8(long_word.error().message));
 }
 
 TEST(ChatRequest, names_the_field_of_a_wrong_type_or_range) {  // O-13, O-18, O-24, O-45
