@@ -210,6 +210,8 @@ void Engine::Impl::publish_snapshot() {
   snapshot_.generated_tokens = generated_tokens_;
   snapshot_.computed_prompt_tokens = computed_prompt_tokens_;
   snapshot_.steps = steps_;
+  snapshot_.idle_tokens = idle_.computed_tokens();
+  snapshot_.audits = audits_.count();
   snapshot_end_gap_s_ = end_gap_s_;
 }
 

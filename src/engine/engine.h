@@ -62,6 +62,8 @@ struct EngineSnapshot {  // copied out after each step, read by /health, /metric
   std::uint64_t generated_tokens = 0;
   std::uint64_t computed_prompt_tokens = 0;
   std::uint64_t steps = 0;
+  std::uint64_t idle_tokens = 0;  // computed exactly while nobody waited
+  std::uint64_t audits = 0;       // answers over approximate context compared with exact ones
 };
 
 // What a full queue means to the caller of submit().

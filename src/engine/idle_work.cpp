@@ -59,6 +59,7 @@ Result<void> IdleWork::run_rows(std::uint32_t begin, std::uint32_t end, Tick now
   }
   RETURN_IF_ERROR(executor_.run(batch_, output_));
   ledger_.commit(*running_);
+  computed_tokens_ += end - begin;
   return {};
 }
 

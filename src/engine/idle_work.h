@@ -38,6 +38,7 @@ class IdleWork {
   IdleWork(kv::Ledger& ledger, model::Executor& executor) : ledger_(ledger), executor_(executor) {}
 
   void add(ApproximateAnswer answer);
+  std::uint64_t computed_tokens() const { return computed_tokens_; }  // since the start
   bool pending() const { return !waiting_.empty(); }
   // Computes a few more rows; the audit of an answer whose prompt's end they reach. An error drops
   // the answer: it was a service, nobody waits for it. `id` is used if a sequence begins.
@@ -53,6 +54,7 @@ class IdleWork {
   kv::Ledger& ledger_;
   model::Executor& executor_;
   std::deque<ApproximateAnswer> waiting_;
+  std::uint64_t computed_tokens_ = 0;
   std::optional<SequenceId> running_;  // computes waiting_.front()
   model::Batch batch_;
   model::BatchOutput output_;

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
 
+#include "engine/audit_book.h"
 #include "support/model_bench.h"
 
 namespace refrain::test {
@@ -168,9 +172,49 @@ TEST_P(MovedText, SeveralChoicesAndCancelledRequestsLeaveTheBooksInOrder) {
   EXPECT_EQ(bench.ledger->counts().pinned, 0U);
 }
 
+TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto repaired = bench.run(asking(text.second, ReuseMode::kRepair));
+  ASSERT_GT(repaired->last().usage.moved_tokens, 0U);
+  const auto done = [&] { return bench.engine->snapshot().audits > 0; };
+  for (int i = 0; i < 3000 && !done(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(done()) << "nobody waited, and nothing was compared";
+  EXPECT_GE(bench.engine->snapshot().idle_tokens, text.second.size() - 37);
+  auto exact = bench.run(asking(text.second, ReuseMode::kExact));
+  EXPECT_EQ(exact->last().usage.cached_tokens, text.second.size() - 1);
+  expect_same_answer(*exact, *cold.run(asking(text.second, ReuseMode::kExact)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Architectures, MovedText,
                          testing::Values("tiny-llama", "tiny-qwen3", "tiny-gemma3"),
                          [](const auto& test) { return std::string(test.param + 5); });
+
+TEST(AuditBook, BreaksWhereTheMeanIsAboveWhatWasAllowedAndStaysSo) {
+  engine::AuditBook book;
+  for (std::size_t i = 0; i + 1 < engine::AuditBook::kLeast; ++i)
+    book.add({.divergence = 1.0, .allowed = 0.05});
+  EXPECT_FALSE(book.broken()) << "too few to judge";
+  book.add({.divergence = 1.0, .allowed = 0.05});
+  EXPECT_TRUE(book.broken());
+  for (int i = 0; i < 200; ++i) book.add({.divergence = 0.0, .allowed = 0.05});
+  EXPECT_TRUE(book.broken());
+  engine::AuditBook fine;
+  for (int i = 0; i < 200; ++i) fine.add({.divergence = 0.04, .allowed = 0.05});
+  EXPECT_FALSE(fine.broken());
+}
+
+TEST(AuditBook, ComparesTheFirstToken) {
+  const std::vector<float> exact = {1.0F, 3.0F, 0.0F}, other = {3.0F, 1.0F, 0.0F};
+  EXPECT_EQ(engine::compare_first_token(exact, exact, 0.1).divergence, 0.0);
+  const engine::Audit audit = engine::compare_first_token(exact, other, 0.1);
+  EXPECT_FALSE(audit.same_first_token);
+  const double sum = std::exp(1.0) + std::exp(3.0) + 1.0;
+  EXPECT_NEAR(audit.divergence, 2.0 * (std::exp(3.0) - std::exp(1.0)) / sum, 1e-6);
+}
 
 }  // namespace
 }  // namespace refrain::test
