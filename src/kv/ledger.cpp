@@ -40,7 +40,8 @@ LedgerCounts Ledger::Impl::counts() const {
                       .evictable = pool_.evictable_count(),
                       .pinned = pool_.pinned_count(),
                       .reserved = reserved_,
-                      .sequences = static_cast<std::uint32_t>(sequences_.size())};
+                      .sequences = static_cast<std::uint32_t>(sequences_.size()),
+                      .approximate = tree_.approximate_count()};
 }
 
 // ---- the public face
@@ -64,8 +65,9 @@ Result<std::unique_ptr<Ledger>> Ledger::create(const LedgerOptions& options) {
 Ledger::Ledger(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Ledger::~Ledger() = default;
 
-ReusePlan Ledger::plan(const CacheSpace& space, const TokenList& tokens, ReuseScope scope) const {
-  return impl_->plan(space, tokens, scope);
+ReusePlan Ledger::plan(const CacheSpace& space, const TokenList& tokens,
+                       const ReuseAllowance& allowance) const {
+  return impl_->plan(space, tokens, allowance);
 }
 bool Ledger::can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const {
   return impl_->can_admit(plan, max_total_tokens);
@@ -110,6 +112,9 @@ void Ledger::rollback(SequenceId id) {
 }
 void Ledger::forgo_runs(SequenceId id) {
   impl_->forgo_runs(id);
+}
+void Ledger::set_divergence(SequenceId id, float nats) {
+  impl_->set_divergence(id, nats);
 }
 void Ledger::release(SequenceId id, Tick now) {
   impl_->release(id, now);

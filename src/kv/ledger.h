@@ -52,15 +52,21 @@ struct LedgerOptions {
 using CacheSpace = Hash128;
 
 enum class Provenance {
-  kExact,  // found behind the same text
-  kMoved,  // found behind another text or at another position: approximate
-  kFresh,  // to be computed
+  kExact,        // found behind the same text
+  kApproximate,  // found behind the same text, but computed with or behind moved rows
+  kMoved,        // found behind another text or at another position: approximate
+  kFresh,        // to be computed
 };
 
 // What a plan may reuse.
 enum class ReuseScope {
   kExact,     // the exact prefix only
-  kSegments,  // and moved text behind it, for requests that accept an approximation
+  kSegments,  // and approximate state and moved text behind it
+};
+// For requests that accept an approximation: no state that is estimated to diverge by more.
+struct ReuseAllowance {
+  ReuseScope scope = ReuseScope::kExact;
+  float max_divergence = 0;  // nats
 };
 
 // One run of prompt positions [begin, end) and where its K/V comes from.
@@ -80,7 +86,9 @@ struct SegmentRun {
   Position source_begin = 0;    // equal to `begin`: not moved, yet behind another text
   std::uint32_t first_row = 0;  // == source_begin % block_size
   std::vector<BlockId> blocks;
-  float known_context = 0.0F;  // share of what stood before it there that stands before it here
+  // Share of the source's left context, in whole blocks, that also stands in front of the run here:
+  // high where a context was edited, low where passages were recombined. 1 if there is none.
+  float known_context = 0;
   Position end() const { return begin + static_cast<Position>(length); }
   bool operator==(const SegmentRun&) const = default;
 };
@@ -98,13 +106,19 @@ enum class MissReason {
 // What a request could reuse now. A plan is only valid until the next mutating call.
 struct ReusePlan {
   CacheSpace space{};
-  TokenList tokens;                   // the prompt
-  std::vector<BlockId> exact_blocks;  // full blocks, in order
-  BlockId partial_block{};            // block whose first `partial_tokens` rows also match
-  std::uint32_t partial_tokens = 0;   // 0 = no partial hit
-  std::uint32_t exact_tokens = 0;     // exact_blocks * block_size + partial_tokens < tokens.size()
-  std::vector<SegmentRun> runs;       // behind the exact prefix; ascending, not overlapping
-  std::vector<Span> spans;            // ascending, gap-free, [0, tokens.size())
+  TokenList tokens;                         // the prompt
+  std::vector<BlockId> exact_blocks;        // full blocks, in order
+  std::vector<BlockId> approximate_blocks;  // behind them, full blocks of the second tree
+  BlockId partial_block{};           // block whose first `partial_tokens` rows also match; it is
+                                     // in the second tree if approximate_tokens > 0
+  std::uint32_t partial_tokens = 0;  // 0 = no partial hit
+  std::uint32_t exact_tokens = 0;
+  std::uint32_t approximate_tokens = 0;  // behind the exact ones
+  float divergence = 0;                  // estimated for the approximate ones, in nats
+  std::vector<SegmentRun> runs;          // behind all that; ascending, not overlapping
+  std::vector<Span> spans;               // ascending, gap-free, [0, tokens.size())
+  // All blocks and the partial one; less than tokens.size().
+  std::uint32_t prefix_tokens() const { return exact_tokens + approximate_tokens; }
   MissReason reason = MissReason::kCold;
 };
 
@@ -116,15 +130,15 @@ struct BlockCopy {
 };
 
 struct Admission {
-  // Prompt tokens whose K/V need not be computed. Equals plan.exact_tokens, or the whole blocks of
-  // it when keeping the source of a partial hit would leave no room for the request itself.
+  // Prompt tokens whose K/V need not be computed. Equals plan.prefix_tokens(), or the whole blocks
+  // of it when keeping the source of a partial hit would leave no room for the request itself.
   std::uint32_t cached_tokens = 0;
   std::vector<BlockCopy> copies;  // to be done by the arena before the first step; until the first
                                   // commit (or release) nothing can overwrite their sources
   // The plan's runs, or none where keeping their sources would leave no room for the request. Until
   // the end of a run is committed (or they are forgone, or release) nothing can overwrite its
-  // source. The sequence is approximate from the first one on: what it computes there and behind is
-  // never published.
+  // source. The sequence is approximate from the first one on: what it computes there and behind
+  // never enters the exact tree.
   std::vector<SegmentRun> runs;
 };
 
@@ -132,13 +146,15 @@ struct LedgerCounts {
   std::uint32_t total = 0, free = 0, evictable = 0, pinned = 0;
   std::uint32_t reserved = 0;  // promised to admitted sequences, not yet taken
   std::uint32_t sequences = 0;
+  std::uint32_t approximate = 0;  // blocks in the second tree, evictable or pinned
 };
 
 // Monotonic totals; every metric about the cache is derived from these.
 struct LedgerTotals {
-  std::uint64_t queried_tokens = 0;  // prompt tokens of admitted sequences
-  std::uint64_t hit_tokens = 0;      // of those, reused exactly
-  std::uint64_t moved_tokens = 0;    // of those, in runs of segments (also if forgone later)
+  std::uint64_t queried_tokens = 0;      // prompt tokens of admitted sequences
+  std::uint64_t hit_tokens = 0;          // of those, reused exactly
+  std::uint64_t approximate_tokens = 0;  // of those, reused from the second tree
+  std::uint64_t moved_tokens = 0;        // of those, in runs of segments (also if forgone later)
   std::uint64_t published_blocks = 0;
   std::uint64_t evicted_blocks = 0;
   std::uint64_t duplicate_blocks = 0;  // same content computed twice (concurrent requests)
@@ -152,13 +168,17 @@ class Ledger {
   ~Ledger();
 
   // ---- const: finding and planning change nothing
-  // Longest exact prefix of `tokens` in `space`, and with kSegments the runs of stored text behind
-  // it, each of at least max(kMinRunTokens, min_match_blocks * block_size) tokens. Never all of the
-  // prompt, so that at least one token is computed (its logits are needed). Tokens are compared
-  // after every hash hit.
+  // Longest exact prefix of `tokens` in `space`. With kSegments the longest that the second tree
+  // makes of it within the allowance (the exact one where that is as long), and behind it the runs
+  // of stored text, each of at least max(kMinRunTokens, min_match_blocks * block_size) tokens.
+  // Never all of the prompt, so that at least one token is computed (its logits are needed). Tokens
+  // are compared after every hash hit.
   static constexpr std::uint32_t kMinRunTokens = 64;  // shorter ones are not worth moving
   ReusePlan plan(const CacheSpace& space, const TokenList& tokens,
-                 ReuseScope scope = ReuseScope::kExact) const;
+                 const ReuseAllowance& allowance = {}) const;
+  ReusePlan plan(const CacheSpace& space, const TokenList& tokens, ReuseScope scope) const {
+    return plan(space, tokens, ReuseAllowance{.scope = scope});
+  }
   // Whether admit() would succeed now.
   bool can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const;
   // Blocks a sequence of that many tokens needs, over the whole pool; for early refusal.
@@ -188,8 +208,15 @@ class Ledger {
   // Forgets appended but uncommitted tokens (a step that failed or was rejected).
   void rollback(SequenceId id);
   // The runs of this sequence are not used after all (a gate refused them): their sources are let
-  // go, and it is exact again. CHECKs that nothing from the first run on has been appended.
+  // go, and it is exact again, or as approximate as the state that it reuses. What was appended
+  // from the first run on must have been rolled back: CHECKs that nothing of it is there.
   void forgo_runs(SequenceId id);
+  // What was estimated, in nats, for the approximate state of this sequence, that which it reuses
+  // included: its committed blocks are published to the second tree with it, now and later. Until
+  // this is called the divergence of the plan counts, but nothing from the first run on is
+  // published. (What lies in front of that does not depend on it: the plan's divergence stays.)
+  // CHECKs that it is finite and not negative.
+  void set_divergence(SequenceId id, float nats);
   // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is
   // freed.
   void release(SequenceId id, Tick now);

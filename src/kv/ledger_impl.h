@@ -28,7 +28,8 @@ class Ledger::Impl {
  public:
   explicit Impl(const LedgerOptions& options);
 
-  ReusePlan plan(const CacheSpace& space, const TokenList& tokens, ReuseScope scope) const;
+  ReusePlan plan(const CacheSpace& space, const TokenList& tokens,
+                 const ReuseAllowance& allowance) const;
   bool can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) const;
   std::uint32_t blocks_for(std::uint32_t token_count) const;
   const Sequence& sequence(SequenceId id) const;
@@ -43,6 +44,7 @@ class Ledger::Impl {
   void commit(SequenceId id);
   void rollback(SequenceId id);
   void forgo_runs(SequenceId id);
+  void set_divergence(SequenceId id, float nats);
   void release(SequenceId id, Tick now);
   std::uint32_t drop(const CacheSpace* only);
 
@@ -56,11 +58,13 @@ class Ledger::Impl {
     bool with_runs = false;
   };
   Fit fit(const ReusePlan& plan, std::uint32_t max_total_tokens) const;
-  void plan_exact(ReusePlan& plan) const;
+  void plan_prefix(ReusePlan& plan, const ReuseAllowance& allowance) const;
+  void go_on_approximately(ReusePlan& plan, const PrefixMatch& exact, float max_divergence) const;
   void plan_runs(ReusePlan& plan) const;
   SegmentRun segment_run(const FoundRun& found, std::uint32_t shift) const;
   std::uint32_t evictable_sources(const ReusePlan& plan, bool with_partial, bool with_runs) const;
   bool is_current(const ReusePlan& plan) const;
+  bool is_prefix_current(const ReusePlan& plan) const;
   bool is_current(const ReusePlan& plan, const SegmentRun& run) const;
   std::uint32_t available() const { return pool_.free_count() + pool_.evictable_count(); }
   Sequence& sequence(SequenceId id);
@@ -71,13 +75,18 @@ class Ledger::Impl {
   void unpin(BlockId block);
   void use(BlockId block, Tick now);          // pins the source of a run and counts that as a use
   void use_as_prefix(NodeId node, Tick now);  // counts a use of a pinned path
-  void forget(NodeId node);                   // candidate -> free; what hangs below it stays
+  bool is_segment(NodeId node) const {        // what the segment index holds
+    return tree_.is_full(node) && !tree_.is_approximate(node);
+  }
+  void forget(NodeId node);  // candidate -> free; what hangs below it stays
   void keep_cap();
   // ---- steps in the life of a sequence (ledger_life.cpp)
   Admission start(Sequence& sequence, const ReusePlan& plan, const Fit& fit, Tick now);
+  void share(Sequence& sequence, BlockId block, Tick now);
   void start_runs(Sequence& sequence, const ReusePlan& plan, Tick now);
+  Publication publish(const Sequence& sequence, std::span<const TokenId> tokens);
   void publish_full_blocks(Sequence& sequence);
-  void join_twin(Sequence& sequence, NodeId node, BlockId own);
+  void join_twin(Sequence& sequence, NodeId node);
   void publish_tail(Sequence& sequence);
   void welcome(const Publication& published, Tick now);
   void drop_uncommitted(Sequence& sequence);
@@ -86,7 +95,7 @@ class Ledger::Impl {
                       std::uint32_t committed);  // those that end there or before
   // ---- parts of verify (ledger_verify.cpp)
   std::string verify_sequence(const Sequence& sequence, std::vector<std::uint32_t>& holders) const;
-  std::string verify_exact_part(const Sequence& sequence) const;
+  std::string verify_published(const Sequence& sequence) const;
   std::string verify_path(const Sequence& sequence) const;
   std::string verify_block(BlockId block, std::uint32_t holders) const;
   std::string verify_totals() const;

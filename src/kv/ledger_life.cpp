@@ -1,5 +1,6 @@
 // The life of a sequence in the ledger: everything that changes a block. Engine thread.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -51,7 +52,7 @@ void Ledger::Impl::use_as_prefix(NodeId node, Tick now) {
 void Ledger::Impl::forget(NodeId node) {
   const BlockId block = tree_.block_of(node);
   eviction_.remove(node);
-  if (tree_.is_full(node)) segments_.erase(node);
+  if (is_segment(node)) segments_.erase(node);
   tree_.remove(node);
   pool_.give_back(block);
 }
@@ -94,11 +95,14 @@ Result<Admission> Ledger::Impl::admit(SequenceId id, const ReusePlan& plan,
   sequence.space = plan.space;
   sequence.max_total = max_total_tokens;
   sequence.reserved =
-      blocks_for(max_total_tokens) - static_cast<std::uint32_t>(plan.exact_blocks.size());
+      blocks_for(max_total_tokens) -
+      static_cast<std::uint32_t>(plan.exact_blocks.size() + plan.approximate_blocks.size());
   reserved_ += sequence.reserved;
   const Admission admission = start(sequence, plan, found, now);
   totals_.queried_tokens += plan.tokens.size();
-  totals_.hit_tokens += admission.cached_tokens;
+  const std::uint32_t exact = std::min(admission.cached_tokens, plan.exact_tokens);
+  totals_.hit_tokens += exact;
+  totals_.approximate_tokens += admission.cached_tokens - exact;
   for (const SegmentRun& run : admission.runs) totals_.moved_tokens += run.length;
   return admission;
 }
@@ -106,13 +110,8 @@ Result<Admission> Ledger::Impl::admit(SequenceId id, const ReusePlan& plan,
 Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, const Fit& fit, Tick now) {
   sequence.last_used = now;
   // Pin all of the plan before taking anything: taking may evict.
-  for (BlockId block : plan.exact_blocks) {
-    pin(block);
-    use_as_prefix(tree_.node_of(block), now);
-    sequence.table.push_back(block);
-    sequence.cursor = tree_.node_of(block);
-    ++sequence.published;
-  }
+  for (BlockId block : plan.exact_blocks) share(sequence, block, now);
+  for (BlockId block : plan.approximate_blocks) share(sequence, block, now);
   Admission admission;
   if (fit.with_runs) {
     start_runs(sequence, plan, now);
@@ -134,11 +133,23 @@ Admission Ledger::Impl::start(Sequence& sequence, const ReusePlan& plan, const F
     ++totals_.copied_blocks;
   }
   sequence.length = sequence.committed = admission.cached_tokens;
+  if (plan.approximate_tokens > 0 && admission.cached_tokens > plan.exact_tokens) {
+    sequence.inherited_from = plan.exact_tokens;
+    sequence.inherited_divergence = plan.divergence;
+  }
   return admission;
 }
 
+void Ledger::Impl::share(Sequence& sequence, BlockId block, Tick now) {
+  pin(block);
+  use_as_prefix(tree_.node_of(block), now);
+  sequence.table.push_back(block);
+  sequence.cursor = tree_.node_of(block);
+  ++sequence.published;
+}
+
 void Ledger::Impl::start_runs(Sequence& sequence, const ReusePlan& plan, Tick now) {
-  sequence.exact_end = static_cast<std::uint32_t>(plan.runs.front().begin);
+  sequence.first_run = static_cast<std::uint32_t>(plan.runs.front().begin);
   for (const SegmentRun& run : plan.runs) {
     for (BlockId block : run.blocks) use(block, now);
     sequence.run_sources.push_back(RunSource{static_cast<std::uint32_t>(run.end()), run.blocks});
@@ -151,13 +162,9 @@ void Ledger::Impl::append(SequenceId id, std::span<const TokenId> tokens, Tick n
   Sequence& running = sequence(id);
   CHECK(tokens.size() <= running.max_total - running.length,
         "append() beyond what was reserved at admission");
-  const std::uint32_t exact_before = running.exact_part(running.length);
   running.length += static_cast<std::uint32_t>(tokens.size());
   running.last_used = now;
-  if (options_.prefix_cache) {
-    const auto exact = tokens.first(running.exact_part(running.length) - exact_before);
-    running.tail.insert(running.tail.end(), exact.begin(), exact.end());
-  }
+  if (options_.prefix_cache) running.tail.insert(running.tail.end(), tokens.begin(), tokens.end());
   while (running.table.size() < blocks_for(running.length)) {
     CHECK(running.reserved > 0, "a sequence took more blocks than it reserved");
     running.table.push_back(take_block());
@@ -176,29 +183,38 @@ void Ledger::Impl::commit(SequenceId id) {
   keep_cap();
 }
 
+// The next tokens behind the published blocks, at most one block of them.
+Publication Ledger::Impl::publish(const Sequence& sequence, std::span<const TokenId> tokens) {
+  const std::uint32_t end =
+      sequence.published * options_.block_size + static_cast<std::uint32_t>(tokens.size());
+  const Place place{sequence.space, sequence.cursor, end > sequence.exact_end()};
+  return tree_.publish(place, tokens, sequence.table[sequence.published], sequence.estimate(end));
+}
+
 void Ledger::Impl::publish_full_blocks(Sequence& sequence) {
   const std::size_t block_size = options_.block_size;
-  std::span<const TokenId> rest(sequence.tail);
+  const auto ready = std::span<const TokenId>(sequence.tail)
+                         .first(sequence.publishable() - sequence.published * block_size);
+  auto rest = ready;
   for (; rest.size() >= block_size; rest = rest.subspan(block_size)) {
-    const BlockId own = sequence.table[sequence.published];
-    const Publication published =
-        tree_.publish(Place{sequence.space, sequence.cursor}, rest.first(block_size), own);
+    const Publication published = publish(sequence, rest.first(block_size));
     if (published.outcome == PublishOutcome::kCovered) {
-      join_twin(sequence, published.node, own);
+      join_twin(sequence, published.node);
     } else {
       welcome(published, sequence.last_used);
     }
     sequence.cursor = published.node;
     ++sequence.published;
   }
-  sequence.tail.erase(sequence.tail.begin(),
-                      sequence.tail.end() - static_cast<std::ptrdiff_t>(rest.size()));
+  sequence.tail.erase(
+      sequence.tail.begin(),
+      sequence.tail.begin() + static_cast<std::ptrdiff_t>(ready.size() - rest.size()));
 }
 
 // New content is in the tree: count it, and free what a leaf that grew held before.
 void Ledger::Impl::welcome(const Publication& published, Tick now) {
   ++totals_.published_blocks;
-  if (tree_.is_full(published.node)) segments_.insert(published.node);
+  if (is_segment(published.node)) segments_.insert(published.node);
   if (published.outcome == PublishOutcome::kInserted) {
     eviction_.start(published.node, now, tree_.depth_of(published.node));
     return;
@@ -210,18 +226,21 @@ void Ledger::Impl::welcome(const Publication& published, Tick now) {
     pool_.give_back(published.displaced);
 }
 
-// The content of `own` was published by somebody else while this sequence computed it.
-void Ledger::Impl::join_twin(Sequence& sequence, NodeId node, BlockId own) {
+// The content of its next block was published by somebody else while this sequence computed it.
+void Ledger::Impl::join_twin(Sequence& sequence, NodeId node) {
   ++totals_.duplicate_blocks;
+  const BlockId own = sequence.table[sequence.published];
   const BlockId other = tree_.block_of(node);
-  if (pool_.state(other) == BlockState::kEvictable) {
+  const float divergence = sequence.estimate((sequence.published + 1) * options_.block_size);
+  const bool is_worth_keeping = divergence > tree_.divergence_of(node) && reserved_ < available();
+  if (pool_.state(other) == BlockState::kEvictable && !is_worth_keeping) {
     // Nobody uses the other one: the tree keeps ours instead and the other becomes free.
     // (Pinning it too would take a block out of `available` that may be promised.)
     if (eviction_.contains(node)) eviction_.remove(node);
-    tree_.move_to_block(node, own);
+    tree_.move_to_block(node, own, divergence);
     pool_.give_back(other);
   } else {
-    // Still in use: tables never change, so both stay; ours is private and ends with us.
+    // Still in use, or better: tables never change, so both stay; ours is private and ends with us.
     pin(other);
     sequence.twins.push_back(other);
   }
@@ -238,8 +257,7 @@ void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
   }
   sequence.length = sequence.committed;
   if (options_.prefix_cache)
-    sequence.tail.resize(sequence.exact_part(sequence.committed) -
-                         sequence.published * options_.block_size);
+    sequence.tail.resize(sequence.committed - sequence.published * options_.block_size);
 }
 
 void Ledger::Impl::let_go_of_source(Sequence& sequence) {
@@ -265,18 +283,28 @@ void Ledger::Impl::rollback(SequenceId id) {
 
 void Ledger::Impl::forgo_runs(SequenceId id) {
   Sequence& running = sequence(id);
-  CHECK(running.length <= running.exact_end, "rows of a run, or behind it, are there already");
+  CHECK(running.length <= running.first_run, "rows of a run, or behind it, are there already");
   let_go_of_runs(running, Sequence::kAllExact);
-  running.exact_end = Sequence::kAllExact;
+  running.first_run = Sequence::kAllExact;
+  running.divergence.reset();
   keep_cap();
+}
+
+void Ledger::Impl::set_divergence(SequenceId id, float nats) {
+  CHECK(std::isfinite(nats) && nats >= 0, "a divergence is finite and not negative");
+  Sequence& running = sequence(id);
+  running.divergence = nats;
+  if (options_.prefix_cache) publish_full_blocks(running);
 }
 
 // ---- end
 
 void Ledger::Impl::publish_tail(Sequence& sequence) {
-  if (!options_.prefix_cache || sequence.tail.empty()) return;
-  const Publication published = tree_.publish(Place{sequence.space, sequence.cursor}, sequence.tail,
-                                              sequence.table[sequence.published]);
+  if (!options_.prefix_cache) return;
+  const auto part = std::span<const TokenId>(sequence.tail)
+                        .first(sequence.publishable() - sequence.published * options_.block_size);
+  if (part.empty()) return;
+  const Publication published = publish(sequence, part);
   // Covered: a longer stored text begins like this; the block then ends with the sequence.
   if (published.outcome != PublishOutcome::kCovered) welcome(published, sequence.last_used);
 }

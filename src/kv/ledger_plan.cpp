@@ -4,6 +4,8 @@
 #include <ranges>
 #include <unordered_set>
 
+#include "kv/approximate_search.h"
+#include "kv/known_context.h"
 #include "kv/ledger_impl.h"
 
 namespace refrain::kv {
@@ -22,6 +24,7 @@ std::vector<Span> spans_of(const ReusePlan& plan) {
     next = std::max(next, end);
   };
   add(static_cast<Position>(plan.exact_tokens), Provenance::kExact);
+  add(static_cast<Position>(plan.prefix_tokens()), Provenance::kApproximate);
   for (const SegmentRun& run : plan.runs) {
     add(run.begin, Provenance::kFresh);
     add(run.end(), Provenance::kMoved);
@@ -33,20 +36,20 @@ std::vector<Span> spans_of(const ReusePlan& plan) {
 }  // namespace
 
 ReusePlan Ledger::Impl::plan(const CacheSpace& space, const TokenList& tokens,
-                             ReuseScope scope) const {
+                             const ReuseAllowance& allowance) const {
   ReusePlan plan;
   plan.space = space;
   plan.tokens = tokens;
   plan.reason = MissReason::kDisabled;
   if (options_.prefix_cache) {
-    plan_exact(plan);
-    if (scope == ReuseScope::kSegments) plan_runs(plan);
+    plan_prefix(plan, allowance);
+    if (allowance.scope == ReuseScope::kSegments) plan_runs(plan);
   }
   plan.spans = spans_of(plan);
   return plan;
 }
 
-void Ledger::Impl::plan_exact(ReusePlan& plan) const {
+void Ledger::Impl::plan_prefix(ReusePlan& plan, const ReuseAllowance& allowance) const {
   const auto tokens = reusable(plan.tokens);
   const PrefixMatch match = tree_.match(plan.space, tokens);
   for (NodeId node : match.full) plan.exact_blocks.push_back(tree_.block_of(node));
@@ -54,30 +57,51 @@ void Ledger::Impl::plan_exact(ReusePlan& plan) const {
   plan.partial_tokens = match.partial_tokens;
   plan.exact_tokens =
       static_cast<std::uint32_t>(match.full.size()) * options_.block_size + match.partial_tokens;
-  if (plan.exact_tokens == tokens.size()) {
+  if (allowance.scope == ReuseScope::kSegments)
+    go_on_approximately(plan, match, allowance.max_divergence);
+  if (plan.prefix_tokens() == tokens.size()) {
     plan.reason = MissReason::kNone;
-  } else if (plan.exact_tokens == 0) {
+  } else if (match.full.empty() && match.partial_tokens == 0) {
     plan.reason = MissReason::kCold;
   } else {
     plan.reason = match.something_follows ? MissReason::kDiverged : MissReason::kEnded;
   }
-  if (plan.exact_tokens > 0 &&
-      plan.exact_tokens < std::uint64_t{options_.min_match_blocks} * options_.block_size) {
+  if (plan.prefix_tokens() > 0 &&
+      plan.prefix_tokens() < std::uint64_t{options_.min_match_blocks} * options_.block_size) {
     plan.exact_blocks.clear();
-    plan.partial_tokens = plan.exact_tokens = 0;
+    plan.approximate_blocks.clear();
+    plan.partial_tokens = plan.exact_tokens = plan.approximate_tokens = 0;
+    plan.divergence = 0;
     plan.reason = MissReason::kShort;
   }
 }
 
-// Behind the exact prefix only: what stands at its old place behind its old text is exact already.
+// Where the second tree reaches further than the exact one.
+void Ledger::Impl::go_on_approximately(ReusePlan& plan, const PrefixMatch& exact,
+                                       float max_divergence) const {
+  const ApproximateMatch found =
+      find_approximate(tree_, plan.space, reusable(plan.tokens), exact, max_divergence);
+  if (found.empty()) return;
+  plan.exact_blocks.resize(found.exact_blocks);
+  plan.exact_tokens = found.exact_blocks * options_.block_size;
+  for (NodeId node : found.full) plan.approximate_blocks.push_back(tree_.block_of(node));
+  plan.partial_tokens = found.partial_tokens;
+  plan.partial_block = found.partial == kNoNode ? BlockId{} : tree_.block_of(found.partial);
+  plan.approximate_tokens =
+      static_cast<std::uint32_t>(found.full.size()) * options_.block_size + found.partial_tokens;
+  plan.divergence = found.divergence;
+}
+
+// Behind the prefix only: what stands at its old place behind its old text is exact already.
 void Ledger::Impl::plan_runs(ReusePlan& plan) const {
   const std::uint64_t least = std::max<std::uint64_t>(
       kMinRunTokens, std::uint64_t{options_.min_match_blocks} * options_.block_size);
-  const auto rest = reusable(plan.tokens).subspan(plan.exact_tokens);
+  const auto rest = reusable(plan.tokens).subspan(plan.prefix_tokens());
   if (least > rest.size()) return;
   for (const FoundRun& found :
        find_runs(tree_, segments_, plan.space, rest, static_cast<std::uint32_t>(least)))
-    plan.runs.push_back(segment_run(found, plan.exact_tokens));
+    plan.runs.push_back(segment_run(found, plan.prefix_tokens()));
+  if (!plan.runs.empty()) find_known_context(tree_, plan);
 }
 
 SegmentRun Ledger::Impl::segment_run(const FoundRun& found, std::uint32_t shift) const {
@@ -108,6 +132,7 @@ std::uint32_t Ledger::Impl::evictable_sources(const ReusePlan& plan, bool with_p
     if (pool_.state(block) == BlockState::kEvictable) pinned.insert(block);
   };
   std::ranges::for_each(plan.exact_blocks, add);
+  std::ranges::for_each(plan.approximate_blocks, add);
   if (with_partial) add(plan.partial_block);
   if (with_runs)
     for (const SegmentRun& run : plan.runs) std::ranges::for_each(run.blocks, add);
@@ -121,7 +146,7 @@ Ledger::Impl::Fit Ledger::Impl::fit(const ReusePlan& plan, std::uint32_t max_tot
   if (!fit.ever) return fit;
   const bool has_partial = plan.partial_tokens > 0;
   const bool has_runs = !plan.runs.empty();
-  const std::uint64_t own = whole - plan.exact_blocks.size();
+  const std::uint64_t own = whole - plan.exact_blocks.size() - plan.approximate_blocks.size();
   for (const bool with_runs : {true, false}) {
     for (const bool with_partial : {true, false}) {
       if ((with_runs && !has_runs) || (with_partial && !has_partial)) continue;
@@ -140,35 +165,48 @@ bool Ledger::Impl::can_admit(const ReusePlan& plan, std::uint32_t max_total_toke
 }
 
 bool Ledger::Impl::is_current(const ReusePlan& plan) const {
-  const std::span<const TokenId> tokens(plan.tokens);
-  const std::size_t full_tokens = plan.exact_blocks.size() * options_.block_size;
-  if (plan.exact_tokens != full_tokens + plan.partial_tokens) return false;
-  if (plan.exact_tokens > 0 && plan.exact_tokens >= tokens.size()) return false;
-  const auto stores = [&](BlockId block, NodeId parent, std::span<const TokenId> wanted) {
-    if (to_int(block) >= pool_.total()) return false;
-    const NodeId node = tree_.node_of(block);
-    if (node == kNoNode || tree_.parent_of(node) != parent) return false;
-    if (tree_.is_detached(node) || tree_.space_of(node) != plan.space) return false;
-    const auto stored = tree_.tokens_of(node);
-    return stored.size() >= wanted.size() &&
-           std::ranges::equal(stored.first(wanted.size()), wanted);
-  };
-  NodeId parent = kNoNode;
-  for (std::size_t i = 0; i < plan.exact_blocks.size(); ++i) {
-    const auto wanted = tokens.subspan(i * options_.block_size, options_.block_size);
-    if (!stores(plan.exact_blocks[i], parent, wanted)) return false;
-    parent = tree_.node_of(plan.exact_blocks[i]);
-  }
-  if (plan.partial_tokens > 0 &&
-      !stores(plan.partial_block, parent, tokens.subspan(full_tokens, plan.partial_tokens)))
-    return false;
-  auto next = static_cast<Position>(plan.exact_tokens);
+  if (!is_prefix_current(plan)) return false;
+  auto next = static_cast<Position>(plan.prefix_tokens());
   for (const SegmentRun& run : plan.runs) {
-    if (run.begin < next || run.end() >= static_cast<Position>(tokens.size())) return false;
+    if (run.begin < next || run.end() >= static_cast<Position>(plan.tokens.size())) return false;
     if (!is_current(plan, run)) return false;
     next = run.end();
   }
   return true;
+}
+
+// Its exact blocks, then its approximate ones, still hold the beginning of its prompt.
+bool Ledger::Impl::is_prefix_current(const ReusePlan& plan) const {
+  std::span<const TokenId> rest(plan.tokens);
+  const std::size_t block_size = options_.block_size;
+  const std::size_t approximate = plan.approximate_blocks.size() * block_size;
+  const std::size_t whole = plan.exact_blocks.size() * block_size + approximate;
+  if (plan.prefix_tokens() != whole + plan.partial_tokens) return false;
+  const bool is_partial_approximate = plan.approximate_tokens > 0;
+  if (plan.approximate_tokens != approximate + (is_partial_approximate ? plan.partial_tokens : 0))
+    return false;
+  if (plan.prefix_tokens() > 0 && plan.prefix_tokens() >= rest.size()) return false;
+  NodeId parent = kNoNode;
+  const auto goes_on = [&](BlockId block, std::size_t count, bool is_approximate) {
+    if (to_int(block) >= pool_.total()) return false;
+    const NodeId node = tree_.node_of(block);
+    if (node == kNoNode || tree_.parent_of(node) != parent) return false;
+    if (tree_.is_detached(node) || tree_.space_of(node) != plan.space) return false;
+    if (tree_.is_approximate(node) != is_approximate) return false;
+    if (tree_.divergence_of(node) > plan.divergence) return false;
+    const auto stored = tree_.tokens_of(node);
+    if (stored.size() < count || !std::ranges::equal(stored.first(count), rest.first(count)))
+      return false;
+    parent = node;
+    rest = rest.subspan(count);
+    return true;
+  };
+  for (BlockId block : plan.exact_blocks)
+    if (!goes_on(block, block_size, false)) return false;
+  for (BlockId block : plan.approximate_blocks)
+    if (!goes_on(block, block_size, true)) return false;
+  return plan.partial_tokens == 0 ||
+         goes_on(plan.partial_block, plan.partial_tokens, is_partial_approximate);
 }
 
 // Its blocks still hold its tokens, at its source positions, one behind the other.
@@ -183,7 +221,7 @@ bool Ledger::Impl::is_current(const ReusePlan& plan, const SegmentRun& run) cons
     if (to_int(block) >= pool_.total()) return false;
     const NodeId node = tree_.node_of(block);
     if (node == kNoNode || tree_.space_of(node) != plan.space) return false;
-    if (tree_.position_of(node) != position) return false;
+    if (tree_.is_approximate(node) || tree_.position_of(node) != position) return false;
     if (parent != kNoNode && tree_.parent_of(node) != parent) return false;
     const std::size_t count = std::min<std::size_t>(wanted.size(), options_.block_size - row);
     const auto stored = tree_.tokens_of(node);

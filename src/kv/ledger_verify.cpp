@@ -39,11 +39,11 @@ std::string Ledger::Impl::verify_sequence(const Sequence& sequence,
   if (std::set<BlockId>(sequence.table.begin(), sequence.table.end()).size() !=
       sequence.table.size())
     return "a block stands twice in its table";
-  return verify_exact_part(sequence);
+  return verify_published(sequence);
 }
 
-std::string Ledger::Impl::verify_exact_part(const Sequence& sequence) const {
-  std::uint32_t last_end = std::max(sequence.committed, sequence.exact_end);
+std::string Ledger::Impl::verify_published(const Sequence& sequence) const {
+  std::uint32_t last_end = std::max(sequence.committed, sequence.first_run);
   for (const RunSource& source : sequence.run_sources) {
     if (source.end <= last_end) return "a run is pinned that lies before what is committed";
     last_end = source.end;
@@ -51,11 +51,10 @@ std::string Ledger::Impl::verify_exact_part(const Sequence& sequence) const {
   if (!options_.prefix_cache)
     return sequence.published == 0 && sequence.tail.empty() ? ""
                                                             : "the cache is off, yet it has some";
-  if (sequence.published != sequence.exact_part(sequence.committed) / options_.block_size)
-    return "published are not exactly the full committed blocks without moved rows";
+  if (sequence.published != sequence.publishable() / options_.block_size)
+    return "published are not exactly the full committed blocks that may be";
   if (sequence.tail.size() !=
-      sequence.exact_part(sequence.length) -
-          static_cast<std::size_t>(sequence.published) * options_.block_size)
+      sequence.length - static_cast<std::size_t>(sequence.published) * options_.block_size)
     return "its tail does not begin behind its published blocks";
   return verify_path(sequence);
 }
@@ -69,6 +68,8 @@ std::string Ledger::Impl::verify_path(const Sequence& sequence) const {
     if (node == kNoNode) return "its path is shorter than its published blocks";
     if (!tree_.is_full(node) || tree_.is_detached(node) || tree_.space_of(node) != sequence.space)
       return "its path leads through a foreign node";
+    if (tree_.is_approximate(node) != (i * options_.block_size > sequence.exact_end()))
+      return "its path is in the wrong tree";
     const BlockId own = sequence.table[i - 1];
     if (tree_.block_of(node) != own) {
       if (twins.erase(tree_.block_of(node)) == 0) return "a node of its path is not pinned by it";
@@ -113,7 +114,8 @@ std::string Ledger::Impl::verify_totals() const {
     ++candidates;
   }
   if (now.evictable > 0 && candidates == 0) return "evictable blocks without a candidate";
-  if (totals_.hit_tokens > totals_.queried_tokens) return "more hits than queries";
+  if (totals_.hit_tokens + totals_.approximate_tokens > totals_.queried_tokens)
+    return "more hits than queries";
   return {};
 }
 

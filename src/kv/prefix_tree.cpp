@@ -10,8 +10,12 @@
 namespace refrain::kv {
 namespace {
 
+// Separates the chain hashes of the two trees where the second one begins.
+constexpr std::uint64_t kSecondTree = 0x9D2C5680F1B3A7E5ULL;
+
 std::weak_ordering compare_places(const Place& a, const Place& b) {
   if (a.parent != b.parent) return to_int(a.parent) <=> to_int(b.parent);
+  if (a.is_approximate != b.is_approximate) return a.is_approximate <=> b.is_approximate;
   if (a.parent != kNoNode) return std::weak_ordering::equivalent;  // one parent, one space
   return a.space <=> b.space;
 }
@@ -55,7 +59,7 @@ bool PrefixTree::ByTokens::operator()(const ChildKey& a, NodeId b) const {
 }
 
 PrefixTree::ChildKey PrefixTree::key_of(NodeId node) const {
-  return ChildKey{Place{at(node).space, at(node).parent}, tokens_of(node)};
+  return ChildKey{place_of(node), tokens_of(node)};
 }
 
 std::span<const TokenId> PrefixTree::tokens_of(NodeId node) const {
@@ -64,11 +68,19 @@ std::span<const TokenId> PrefixTree::tokens_of(NodeId node) const {
 }
 
 bool PrefixTree::hangs_at(NodeId node, const Place& place) const {
-  return compare_places(Place{at(node).space, at(node).parent}, place) == 0;
+  const Node& stored = at(node);
+  return stored.parent == place.parent && stored.is_approximate == place.is_approximate &&
+         (place.parent != kNoNode || stored.space == place.space);
 }
 
-const Hash128& PrefixTree::chain_at(const Place& place) const {
-  return place.parent == kNoNode ? place.space : at(place.parent).chain;
+bool PrefixTree::begins_second_tree(const Place& place) const {
+  return place.is_approximate && (place.parent == kNoNode || !at(place.parent).is_approximate);
+}
+
+Hash128 PrefixTree::chain_at(const Place& place) const {
+  Hash128 chain = place.parent == kNoNode ? place.space : at(place.parent).chain;
+  if (begins_second_tree(place)) chain.high ^= kSecondTree;
+  return chain;
 }
 
 // ---- finding
@@ -132,25 +144,37 @@ std::vector<NodeId> PrefixTree::nodes() const {
 
 // ---- changing
 
-void PrefixTree::store(NodeId node, std::span<const TokenId> tokens, BlockId block) {
+void PrefixTree::store(NodeId node, std::span<const TokenId> tokens, BlockId block,
+                       float divergence) {
   Node& stored = at(node);
   CHECK(node_of(block) == kNoNode, "a block stores one run of tokens only");
   stored.block = block;
+  stored.divergence = divergence;
   stored.token_count = static_cast<std::uint32_t>(tokens.size());
   node_of_block_[to_int(block)] = node;
   std::ranges::copy(tokens,
                     tokens_.begin() + static_cast<std::ptrdiff_t>(to_int(node)) * block_size_);
   if (is_full(node)) {
-    stored.chain = hash_(chain_at(Place{stored.space, stored.parent}), tokens);
+    stored.chain = hash_(chain_at(place_of(node)), tokens);
     chains_.insert(node, stored.chain);
   }
   order_.insert(node);
 }
 
-Publication PrefixTree::publish(const Place& place, std::span<const TokenId> tokens,
-                                BlockId block) {
+void PrefixTree::count_child(const Place& place, int change) {
+  approximate_count_ += static_cast<std::uint32_t>(place.is_approximate ? change : 0);
+  if (place.parent == kNoNode) return;
+  at(place.parent).child_count += static_cast<std::uint32_t>(change);
+  if (begins_second_tree(place))
+    at(place.parent).approximate_children += static_cast<std::uint32_t>(change);
+}
+
+Publication PrefixTree::publish(const Place& place, std::span<const TokenId> tokens, BlockId block,
+                                float divergence) {
   CHECK(!tokens.empty() && tokens.size() <= block_size_, "a block holds 1..block_size tokens");
   CHECK(place.parent == kNoNode || is_full(place.parent), "only a full block has a continuation");
+  CHECK(place.parent == kNoNode || place.is_approximate || !is_approximate(place.parent),
+        "nothing behind approximate K/V is exact");
   const ClosestChild closest = closest_child(place, tokens);
   if (closest.node != kNoNode && closest.common_tokens == tokens.size())
     return Publication{PublishOutcome::kCovered, closest.node};
@@ -158,34 +182,34 @@ Publication PrefixTree::publish(const Place& place, std::span<const TokenId> tok
     const BlockId displaced = block_of(closest.node);
     order_.erase(closest.node);  // its key is about to change
     node_of_block_[to_int(displaced)] = kNoNode;
-    store(closest.node, tokens, block);
+    store(closest.node, tokens, block, divergence);
     return Publication{PublishOutcome::kExtended, closest.node, displaced};
   }
   CHECK(!unused_.empty(), "more nodes than blocks");
   const NodeId node = unused_.back();
   unused_.pop_back();
-  at(node) = Node{.parent = place.parent, .space = place.space};
-  if (place.parent != kNoNode) {
-    ++at(place.parent).child_count;
-    at(node).depth = at(place.parent).depth + 1;
-  }
-  store(node, tokens, block);
+  at(node) =
+      Node{.parent = place.parent, .is_approximate = place.is_approximate, .space = place.space};
+  if (place.parent != kNoNode) at(node).depth = at(place.parent).depth + 1;
+  count_child(place, +1);
+  store(node, tokens, block, divergence);
   return Publication{PublishOutcome::kInserted, node};
 }
 
-void PrefixTree::move_to_block(NodeId node, BlockId block) {
+void PrefixTree::move_to_block(NodeId node, BlockId block, float divergence) {
   CHECK(node_of(block) == kNoNode, "a block stores one run of tokens only");
   node_of_block_[to_int(at(node).block)] = kNoNode;
   node_of_block_[to_int(block)] = node;
   at(node).block = block;
+  at(node).divergence = divergence;
 }
 
 std::vector<NodeId> PrefixTree::children_of(NodeId node) const {
   std::vector<NodeId> children;
   if (is_leaf(node)) return children;
-  const Place place{at(node).space, node};
-  for (auto child = order_.lower_bound(ChildKey{place, {}});
-       child != order_.end() && hangs_at(*child, place); ++child)
+  const Place first{at(node).space, node, is_approximate(node)};
+  for (auto child = order_.lower_bound(ChildKey{first, {}});
+       child != order_.end() && at(*child).parent == node; ++child)
     children.push_back(*child);
   return children;
 }
@@ -203,7 +227,7 @@ void PrefixTree::remove(NodeId node) {
   }
   if (!is_detached(node)) unlink(node);
   node_of_block_[to_int(at(node).block)] = kNoNode;
-  if (at(node).parent != kNoNode) --at(at(node).parent).child_count;
+  count_child(place_of(node), -1);
   at(node) = Node{};
   unused_.push_back(node);
 }
@@ -222,12 +246,16 @@ std::string PrefixTree::verify_node(NodeId node, std::uint32_t child_count) cons
     if (at(stored.parent).space != stored.space) return broken("its parent is in another space");
     if (at(stored.parent).depth + 1 != stored.depth)
       return broken("not one deeper than its parent");
+    if (is_approximate(stored.parent) && !stored.is_approximate)
+      return broken("exact behind approximate K/V");
   }
+  if (stored.is_approximate ? !(stored.divergence >= 0) : stored.divergence != 0)
+    return broken("a divergence that its tree does not allow");
   if (stored.is_detached)
     return stored.parent == kNoNode && stored.depth > 0 ? ""
                                                         : broken("detached, yet it has a place");
   if (stored.parent == kNoNode && stored.depth != 0) return broken("a first block in the middle");
-  if (is_full(node) && find_full(Place{stored.space, stored.parent}, tokens_of(node)) != node)
+  if (is_full(node) && find_full(place_of(node), tokens_of(node)) != node)
     return broken("not found by its chain hash");
   if (!order_.contains(node)) return broken("not found by its tokens");
   return {};
@@ -238,10 +266,26 @@ std::string PrefixTree::verify_order() const {
     const auto next = std::next(node);
     if (next == order_.end()) break;
     // Sorted, a prefix stands directly before what it begins.
-    if (hangs_at(*next, Place{at(*node).space, at(*node).parent}) &&
+    if (hangs_at(*next, place_of(*node)) &&
         common_tokens(*node, key_of(*next)) == at(*node).token_count)
       return str_cat("node ", to_int(*node), " is the beginning of its sibling ", to_int(*next));
   }
+  return {};
+}
+
+std::string PrefixTree::verify_trees() const {
+  std::vector<std::uint32_t> branches(nodes_.size(), 0);
+  std::uint32_t approximate = 0;
+  for (NodeId node : nodes()) {
+    if (!is_approximate(node)) continue;
+    ++approximate;
+    if (at(node).parent != kNoNode && begins_second_tree(place_of(node)))
+      ++branches[to_int(at(node).parent)];
+  }
+  if (approximate != approximate_count_) return "wrong count of approximate nodes";
+  for (NodeId node : nodes())
+    if (at(node).approximate_children != branches[to_int(node)])
+      return str_cat("node ", to_int(node), ": wrong count of approximate children");
   return {};
 }
 
@@ -268,6 +312,7 @@ std::string PrefixTree::verify() const {
     return str_cat(attached, " attached nodes but ", order_.size(), " in order");
   if (chains_.size() != full) return str_cat(full, " full nodes but ", chains_.size(), " hashes");
   if (unused_.size() + used != nodes_.size()) return "nodes are lost";
+  if (auto broken = verify_trees(); !broken.empty()) return broken;
   return verify_order();
 }
 

@@ -4,9 +4,13 @@
 //
 //   space S -+- [a b c d] -+- [e f g h] --- [i j]      full nodes hold block_size tokens and may
 //            |             +- [e f x]                  have children; shorter nodes are leaves
+//            |             +~ [e f g h] ~~~ [k l]      approximate: a second tree (~)
 //   space T -+- [a b c d]                              spaces never meet
 //
 // Siblings differ, and no short leaf is a prefix of a sibling (the longer one replaces it).
+// The second tree holds approximate K/V, each block with the divergence that was estimated for it.
+// It hangs below exact nodes and at the roots, and nothing exact ever hangs below it. Who looks for
+// a child says of which of the two: both may hold the same tokens at the same place.
 // A node may be forgotten before what hangs below it: its children are then *detached*. No prefix
 // leads to them any more, but their tokens, position and own continuations stay, so that they can
 // still be found as segments (kv/segment_index.h).
@@ -31,10 +35,11 @@
 
 namespace refrain::kv {
 
-// Where children hang: below a node, or at the root of a space.
+// Where children hang: below a node, or at the root of a space; in which of the two trees.
 struct Place {
   Hash128 space{};
   NodeId parent = kNoNode;  // kNoNode: the root of `space`
+  bool is_approximate = false;
 };
 
 // A stored child and how many tokens it has in common with the query from its first token on.
@@ -73,7 +78,7 @@ class PrefixTree {
   PrefixTree& operator=(const PrefixTree&) = delete;
 
   // ---- const
-  // The longest stored prefix of `tokens`.
+  // The longest exact prefix of `tokens` that is stored.
   PrefixMatch match(const Hash128& space, std::span<const TokenId> tokens) const;
   NodeId find_full(const Place& place, std::span<const TokenId> tokens) const;
   ClosestChild closest_child(const Place& place, std::span<const TokenId> tokens) const;
@@ -91,6 +96,11 @@ class PrefixTree {
   std::span<const TokenId> tokens_of(NodeId node) const;
   bool is_full(NodeId node) const { return at(node).token_count == block_size_; }
   bool is_leaf(NodeId node) const { return at(node).child_count == 0; }
+  bool is_approximate(NodeId node) const { return at(node).is_approximate; }
+  float divergence_of(NodeId node) const { return at(node).divergence; }  // 0 of exact ones
+  // Exact nodes only: whether the second tree goes on behind it.
+  bool has_approximate_children(NodeId node) const { return at(node).approximate_children > 0; }
+  std::uint32_t approximate_count() const { return approximate_count_; }
   std::uint32_t block_size() const { return block_size_; }
   std::uint32_t node_count() const {
     return static_cast<std::uint32_t>(nodes_.size() - unused_.size());
@@ -101,10 +111,12 @@ class PrefixTree {
   std::string verify() const;
 
   // ---- mutating
-  // Stores 1..block_size tokens, whose K/V are in `block`, below `place`. The parent must be full.
-  Publication publish(const Place& place, std::span<const TokenId> tokens, BlockId block);
-  // The same tokens are now kept in another block.
-  void move_to_block(NodeId node, BlockId block);
+  // Stores 1..block_size tokens, whose K/V are in `block`, below `place`. The parent must be full,
+  // and exact if `place` is. `divergence` is 0 of exact K/V.
+  Publication publish(const Place& place, std::span<const TokenId> tokens, BlockId block,
+                      float divergence = 0);
+  // The same tokens are now kept in another block, whose K/V diverge that much.
+  void move_to_block(NodeId node, BlockId block, float divergence = 0);
   // Forgets a node; its children are detached.
   void remove(NodeId node);
 
@@ -114,8 +126,11 @@ class PrefixTree {
     NodeId parent = kNoNode;
     std::uint32_t token_count = 0;  // 0 = node not in use
     std::uint32_t child_count = 0;
-    std::uint32_t depth = 0;   // blocks to its left in the text it was computed in
-    bool is_detached = false;  // its parent has been forgotten
+    std::uint32_t approximate_children = 0;  // of those, below an exact node
+    std::uint32_t depth = 0;                 // blocks to its left in the text it was computed in
+    float divergence = 0;                    // approximate nodes only
+    bool is_approximate = false;             // in the second tree
+    bool is_detached = false;                // its parent has been forgotten
     Hash128 space{};
     Hash128 chain{};  // of the path including this node; full nodes only
   };
@@ -133,14 +148,20 @@ class PrefixTree {
 
   const Node& at(NodeId node) const { return nodes_[to_int(node)]; }
   Node& at(NodeId node) { return nodes_[to_int(node)]; }
-  const Hash128& chain_at(const Place& place) const;
+  bool begins_second_tree(const Place& place) const;
+  Hash128 chain_at(const Place& place) const;
+  Place place_of(NodeId node) const {
+    return Place{at(node).space, at(node).parent, at(node).is_approximate};
+  }
   ChildKey key_of(NodeId node) const;
   std::uint32_t common_tokens(NodeId node, const ChildKey& key) const;
   bool hangs_at(NodeId node, const Place& place) const;
   std::vector<NodeId> children_of(NodeId node) const;
   void unlink(NodeId node);  // from both indexes
-  void store(NodeId node, std::span<const TokenId> tokens, BlockId block);
+  void store(NodeId node, std::span<const TokenId> tokens, BlockId block, float divergence);
+  void count_child(const Place& place, int change);
   std::string verify_node(NodeId node, std::uint32_t child_count) const;
+  std::string verify_trees() const;
   std::string verify_order() const;
 
   const std::uint32_t block_size_;
@@ -149,6 +170,7 @@ class PrefixTree {
   std::vector<TokenId> tokens_;        // [block_count * block_size], by node
   std::vector<NodeId> node_of_block_;  // [block_count]
   std::vector<NodeId> unused_;
+  std::uint32_t approximate_count_ = 0;
   // Both without detached nodes.
   ChainIndex chains_;
   std::set<NodeId, ByTokens> order_;

@@ -76,6 +76,7 @@ NodeId* SegmentIndex::link_to_group(const Hash128& space, std::uint64_t hash) {
 
 void SegmentIndex::insert(NodeId node) {
   CHECK(tree_.is_full(node), "only whole blocks are indexed");
+  CHECK(!tree_.is_approximate(node), "what is approximate is not moved again");
   CHECK(!at(node).is_stored, "a node is indexed once");
   const std::uint64_t hash = hash_.of(tree_.tokens_of(node));
   NodeId* link = link_to_group(tree_.space_of(node), hash);
@@ -115,8 +116,8 @@ std::string SegmentIndex::verify() const {
   };
   std::uint32_t whole = 0;
   for (NodeId node : tree_.nodes()) {
-    if (at(node).is_stored != tree_.is_full(node))
-      return broken(node, "whole nodes are not exactly those indexed");
+    if (at(node).is_stored != (tree_.is_full(node) && !tree_.is_approximate(node)))
+      return broken(node, "whole exact nodes are not exactly those indexed");
     if (!at(node).is_stored) continue;
     ++whole;
     if (at(node).hash != hash_.of(tree_.tokens_of(node))) return broken(node, "a foreign hash");

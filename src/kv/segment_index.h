@@ -1,7 +1,8 @@
 // SegmentIndex: which stored blocks hold a given run of block_size tokens, whatever stands to their
-// left. The second half of the lookup, beside the prefix tree, whose whole nodes it indexes. Owned
-// by the ledger (engine thread); all memory is taken in the constructor, every operation is O(1) on
-// average, also where a thousand blocks hold the same tokens.
+// left. The second half of the lookup, beside the prefix tree, whose whole exact nodes it indexes:
+// what is approximate is never moved a second time. Owned by the ledger (engine thread); all memory
+// is taken in the constructor, every operation is O(1) on average, also where a thousand blocks
+// hold the same tokens.
 //
 //   key     a polynomial hash of the tokens, modulo 2^61 - 1, within one space. Blocks of two
 //           spaces never meet. It rolls: from one query offset to the next in O(1).
@@ -50,11 +51,11 @@ class SegmentIndex {
   NodeId next(NodeId node) const { return at(node).next; }
   const RollingHash& hash() const { return hash_; }
   std::uint32_t size() const { return size_; }
-  // Empty if exactly the whole nodes of the tree are here, each under its own key. O(blocks).
+  // Empty if exactly the whole exact nodes are here, each under its own key. O(blocks).
   std::string verify() const;
 
   // ---- mutating
-  void insert(NodeId node);  // a whole node, just published
+  void insert(NodeId node);  // a whole exact node, just published
   void erase(NodeId node);   // before the tree forgets it
 
  private:

@@ -5,6 +5,7 @@
 //   table      [ shared with the tree  |  private blocks                  ][ reserved, not taken ]
 //   tail                               [ tokens kept here .......... ]
 //   K/V          valid .................................. ][ being computed ]
+//   trees      exact ........ exact_end | approximate: a block that reaches behind it is, too
 #pragma once
 
 #include <algorithm>
@@ -39,10 +40,14 @@ struct Sequence {
   // there to the root is pinned by this sequence, so that nothing can be evicted above it.
   NodeId cursor = kNoNode;
   std::uint32_t published = 0;  // blocks on that path
-  TokenList tail;               // exact tokens behind the published blocks
-  // Rows from this position on are moved, or were computed behind moved ones: never published.
-  std::uint32_t exact_end = kAllExact;
-  std::vector<RunSource> run_sources;  // ascending by end
+  TokenList tail;               // tokens behind the published blocks
+  // Rows from the lower of these on are approximate: reused from the second tree, or moved, or
+  // computed behind such.
+  std::uint32_t inherited_from = kAllExact;  // where the second tree begins in what it reuses
+  std::uint32_t first_run = kAllExact;       // where its first run begins
+  float inherited_divergence = 0;            // of what it reuses
+  std::optional<float> divergence;           // what its owner has estimated, its runs included
+  std::vector<RunSource> run_sources;        // ascending by end
   // Blocks of that path that are not in the table: somebody else published the same content
   // first and still uses it; the table keeps its own, private copy.
   std::vector<BlockId> twins;
@@ -50,8 +55,17 @@ struct Sequence {
   std::optional<BlockId> copy_source;
   Tick last_used = 0;
 
-  std::uint32_t exact_part(std::uint32_t token_count) const {
-    return std::min(token_count, exact_end);
+  std::uint32_t exact_end() const { return std::min(inherited_from, first_run); }
+  // For the block that ends at `end`: what lies in front of the runs does not depend on them.
+  float estimate(std::uint32_t end) const {
+    const bool is_in_front = first_run != kAllExact && end <= first_run;
+    if (end <= exact_end()) return 0;
+    return is_in_front ? inherited_divergence : divergence.value_or(inherited_divergence);
+  }
+  // Committed tokens that may be published: nothing from its first run on while there is no
+  // estimate.
+  std::uint32_t publishable() const {
+    return divergence ? committed : std::min(committed, first_run);
   }
 };
 

@@ -1,13 +1,15 @@
-// SegmentDriver: applies a list of operations to a ledger whose requests accept moved text, and
-// plays the arena: which token lies in which slot, and whether its K/V are exact, that is, depend
-// on the text of one prompt only. Checks after every operation that nothing approximate passes for
-// exact and that no source of a run is overwritten before the run is moved, which is done as late
-// as allowed. Used by the property test (random lists) and the fuzz target (lists from bytes). One
-// thread.
+// SegmentDriver: applies a list of operations to a ledger whose requests accept moved text and
+// approximate state, and plays the arena: which token lies in which slot, whether its K/V are
+// exact, that is, depend on the text of one prompt only, and what was estimated when they were
+// published. Checks after every operation that nothing approximate passes for exact, that no source
+// of a run is overwritten before the run is moved, which is done as late as allowed, and that what
+// is reused from the second tree is what was published there. Used by the property test (random
+// lists) and the fuzz target (lists from bytes). One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -29,23 +31,25 @@ enum class SegmentAction : std::uint8_t {
   kForgo,
   kRelease,
   kDropSpace,
-  kServe,  // a whole request: admit, append its prompt, commit, release
+  kServe,     // a whole request: admit, append its prompt, estimate or not, commit, release
+  kEstimate,  // set_divergence
   kCount
 };
 
 // All fields are taken modulo what makes sense at that moment, so any bytes are a valid operation.
 struct SegmentOperation {
   SegmentAction action = SegmentAction::kAdmit;
-  std::uint8_t which = 0;   // running sequence, or space
-  std::uint8_t texts = 0;   // admit: which base texts the pieces of the prompt are from ...
+  std::uint8_t which = 0;   // running sequence, or space; admit: what is accepted and estimated
+  std::uint8_t texts = 0;   // admit: a prompt goes on with an earlier one, or which base texts its
+                            // pieces are from ...
   std::uint8_t begin = 0;   // ... where they begin there ...
   std::uint8_t length = 0;  // ... and how long they are; append: tokens
 };
 
 inline std::ostream& operator<<(std::ostream& out, const SegmentOperation& operation) {
-  static constexpr std::array kNames{"admit",      "admit_exact", "append", "append_prompt",
-                                     "commit",     "rollback",    "forgo",  "release",
-                                     "drop_space", "serve"};
+  static constexpr std::array kNames{"admit",      "admit_exact", "append",  "append_prompt",
+                                     "commit",     "rollback",    "forgo",   "release",
+                                     "drop_space", "serve",       "estimate"};
   return out << "\n  " << kNames.at(static_cast<std::size_t>(operation.action)) << " which "
              << +operation.which << " texts " << +operation.texts << " begin " << +operation.begin
              << " length " << +operation.length;
@@ -78,12 +82,17 @@ class SegmentDriver {
     return {};
   }
   std::uint64_t moved_tokens() const { return moved_tokens_; }
+  std::uint64_t approximate_tokens() const { return ledger_->totals().approximate_tokens; }
 
  private:
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t kMostKept = 300;  // of an earlier prompt: small pools shall hold it
+
   struct Row {
     TokenId token{};
     Position position = -1;
-    Hash128 text{};  // exact rows: hash of the space and all tokens up to this one; else 0
+    Hash128 text{};        // exact rows: hash of the space and all tokens up to this one; else 0
+    float divergence = 0;  // with which its block was published
   };
   struct Run {
     SequenceId id{};
@@ -92,19 +101,45 @@ class SegmentDriver {
     std::size_t prompt_size = 0;
     std::uint32_t max_total = 0;
     std::vector<kv::BlockCopy> copies;  // not yet done
+    bool has_copy = false;
+    std::uint32_t cached = 0;
     std::vector<kv::SegmentRun> runs;
+    std::size_t inherited_from = kNowhere;  // where its state from the second tree begins
+    float inherited = 0;
+    float divergence = 0;  // what it will be estimated to have, or was
+    bool has_estimate = false;
+    std::size_t published = 0;  // tokens; in whole blocks while it runs
   };
 
   static Hash128 space_key(int space) {
     return hash_text("space", static_cast<std::uint64_t>(space));
   }
+  static TokenList first(const TokenList& tokens, std::size_t count) {
+    return TokenList(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+  }
   static Hash128 text_key(int space, const TokenList& tokens, std::size_t count) {
     return hash_bytes(std::as_bytes(std::span(tokens).first(count)),
                       1 + static_cast<std::uint64_t>(space));
   }
-  // Three pieces out of four texts, one of which repeats two tokens.
-  static TokenList make_prompt(const SegmentOperation& operation) {
+  // Three pieces out of four texts, one of which repeats two tokens; or a piece behind the
+  // beginning of what was there before, mostly all of it.
+  struct Prompt {
+    int space = 0;
+    TokenList tokens;
+  };
+  Prompt make_prompt(const SegmentOperation& operation) const {
     TokenList prompt;
+    if (operation.texts >= 128 && !earlier_.empty()) {
+      const Prompt& earlier = earlier_[operation.begin % earlier_.size()];
+      prompt = earlier.tokens;
+      const std::size_t kept =
+          operation.length % 4 == 0 ? operation.length % prompt.size() : prompt.size();
+      prompt.resize(std::min(kept, kMostKept));
+      for (int i = 0; i < operation.texts % 3 * 33; ++i)
+        prompt.push_back(TokenId{1100 + operation.length + i});
+      prompt.push_back(TokenId{50});
+      return {earlier.space, prompt};
+    }
     for (int piece = 0; piece < 3; ++piece) {
       const int text = (operation.texts >> (2 * piece)) % 4;
       const int begin = operation.begin * (piece + 1) % 40;
@@ -113,7 +148,7 @@ class SegmentDriver {
         prompt.push_back(TokenId{text == 3 ? i % 2 : 100 + 1000 * text + i});
     }
     prompt.push_back(TokenId{50});
-    return prompt;
+    return {operation.which % kSpaces, prompt};
   }
   std::uint32_t block_size() const { return ledger_->options().block_size; }
   Row& row(BlockId block, std::uint32_t index) {
@@ -123,8 +158,31 @@ class SegmentDriver {
     return arena_[kv::slot_of(ledger_->table(run.id), static_cast<Position>(position),
                               block_size())];
   }
+  static std::size_t first_run(const Run& run) {
+    return run.runs.empty() ? kNowhere : static_cast<std::size_t>(run.runs[0].begin);
+  }
   static std::size_t exact_end(const Run& run) {
-    return run.runs.empty() ? run.tokens.size() : static_cast<std::size_t>(run.runs[0].begin);
+    return std::min(run.inherited_from, first_run(run));
+  }
+  // Committed tokens of it that the ledger may publish.
+  std::size_t publishable(const Run& run) const {
+    const std::size_t committed = ledger_->committed(run.id);
+    return run.has_estimate ? committed : std::min(committed, first_run(run));
+  }
+  // Notes with which divergence its rows up to `end` have been published.
+  void note_published(Run& run, std::size_t end) {
+    while (run.published < end) {
+      const std::size_t block_end = std::min(end, run.published + block_size());
+      const bool has_it = run.has_estimate && (run.runs.empty() || block_end > first_run(run));
+      for (std::size_t i = run.published; i < block_end; ++i)
+        row_at(run, i).divergence = has_it ? run.divergence : run.inherited;
+      run.published = block_end;
+    }
+  }
+  void estimate(Run& run) {
+    ledger_->set_divergence(run.id, run.divergence);
+    run.has_estimate = true;
+    note_published(run, publishable(run) / block_size() * block_size());
   }
 
   std::string perform(const SegmentOperation& operation) {
@@ -148,26 +206,32 @@ class SegmentDriver {
       case kRollback:
         ledger_->rollback(run.id);
         return {};
+      case kEstimate:
+        estimate(run);
+        return {};
       case kForgo:
-        if (ledger_->length(run.id) > exact_end(run)) return {};
+        if (ledger_->length(run.id) > first_run(run)) return {};
         ledger_->forgo_runs(run.id);
         run.runs.clear();
+        run.divergence = run.inherited;
+        run.has_estimate = false;
         return {};
       default:
-        ledger_->release(run.id, now_);
-        running_.erase(running_.begin() + (&run - running_.data()));
-        return {};
+        return release(run);
     }
   }
 
   std::string admit(const SegmentOperation& operation, kv::ReuseScope scope) {
     if (running_.size() >= kMaxRunning) return {};
-    Run run{SequenceId{next_id_++}, operation.which % kSpaces, make_prompt(operation)};
+    const Prompt prompt = make_prompt(operation);
+    Run run{SequenceId{next_id_++}, prompt.space, prompt.tokens};
     run.prompt_size = run.tokens.size();
     run.max_total = static_cast<std::uint32_t>(run.prompt_size) + 20;
-    const kv::ReusePlan plan = ledger_->plan(space_key(run.space), run.tokens, scope);
-    if (scope == kv::ReuseScope::kExact && !plan.runs.empty()) return "runs that nobody asked for";
+    static constexpr std::array kAccepted{std::numeric_limits<float>::max(), 1.0F, 0.25F, 0.0F};
+    const kv::ReuseAllowance allowance{scope, kAccepted.at(operation.which / 2 % 4)};
+    const kv::ReusePlan plan = ledger_->plan(space_key(run.space), run.tokens, allowance);
     if (auto broken = check_spans(plan); !broken.empty()) return broken;
+    if (auto broken = check_prefix(plan, run.space, allowance); !broken.empty()) return broken;
     const bool expected = ledger_->can_admit(plan, run.max_total);
     const auto admission = ledger_->admit(run.id, plan, run.max_total, now_);
     if (admission.ok() != expected) return "can_admit() and admit() disagree";
@@ -177,9 +241,44 @@ class SegmentDriver {
     }
     if (!admission->runs.empty() && admission->runs != plan.runs) return "other runs than planned";
     run.copies = admission->copies;
+    run.has_copy = !run.copies.empty();
+    run.cached = admission->cached_tokens;
     run.runs = admission->runs;
+    if (admission->cached_tokens > plan.exact_tokens) {
+      run.inherited_from = plan.exact_tokens;
+      run.inherited = plan.divergence;
+    }
+    run.divergence = run.inherited;
+    if (!run.runs.empty())
+      run.divergence += 0.125F * static_cast<float>(1 + operation.which / 8 % 4);
+    run.published = admission->cached_tokens / block_size() * block_size();
     running_.push_back(std::move(run));
     return check_sources(running_.back());
+  }
+
+  std::string release(Run& run) {
+    ledger_->rollback(run.id);
+    // A copy that no step has followed may never have been made.
+    const bool is_stepped = !run.has_copy || ledger_->committed(run.id) > run.cached;
+    const std::size_t end = publishable(run);
+    if (is_stepped) note_published(run, end);
+    const TokenList tokens = first(run.tokens, end);
+    const int space = run.space;
+    if (run.tokens.size() >= kv::Ledger::kMinRunTokens) {
+      earlier_.resize(std::min<std::size_t>(earlier_.size(), 7));
+      earlier_.insert(earlier_.begin(), Prompt{run.space, run.tokens});
+    }
+    ledger_->release(run.id, now_);
+    running_.erase(running_.begin() + (&run - running_.data()));
+    if (ledger_->options().max_cached_blocks > 0 || !is_stepped) return {};
+    // Nothing of it has been evicted yet, so all of it is found.
+    TokenList again = tokens;
+    again.push_back(TokenId{77});
+    const kv::ReusePlan plan = ledger_->plan(
+        space_key(space), again, {kv::ReuseScope::kSegments, std::numeric_limits<float>::max()});
+    return plan.prefix_tokens() == end
+               ? ""
+               : str_cat("of ", end, " tokens published ", plan.prefix_tokens(), " are found");
   }
 
   std::string serve(const SegmentOperation& operation) {
@@ -187,11 +286,10 @@ class SegmentDriver {
     if (auto broken = admit(operation, kv::ReuseScope::kSegments); !broken.empty()) return broken;
     if (running_.size() == before) return {};
     append(running_.back(), {.action = SegmentAction::kAppendPrompt});
+    if (operation.which % 16 < 12) estimate(running_.back());
     if (auto broken = commit(running_.back()); !broken.empty()) return broken;
     if (auto broken = check_rows(running_.back()); !broken.empty()) return broken;
-    ledger_->release(running_.back().id, now_);
-    running_.pop_back();
-    return {};
+    return release(running_.back());
   }
 
   // In front of the first step, as late as allowed.
@@ -225,6 +323,7 @@ class SegmentDriver {
           part.end() <= static_cast<Position>(ledger_->length(run.id)))
         moved_tokens_ += part.length;
     ledger_->commit(run.id);
+    note_published(run, publishable(run) / block_size() * block_size());
     return {};
   }
 
@@ -248,22 +347,55 @@ class SegmentDriver {
 
   static std::string check_spans(const kv::ReusePlan& plan) {
     Position next = 0;
-    std::size_t moved = 0, exact = 0;
+    std::size_t moved = 0, exact = 0, approximate = 0;
     for (const kv::Span& span : plan.spans) {
       if (span.begin != next || span.end <= span.begin) return "spans have gaps";
       next = span.end;
       const auto size = static_cast<std::size_t>(span.end - span.begin);
       if (span.provenance == kv::Provenance::kMoved) moved += size;
       if (span.provenance == kv::Provenance::kExact) exact += size;
+      if (span.provenance == kv::Provenance::kApproximate) approximate += size;
     }
     if (next != static_cast<Position>(plan.tokens.size())) return "spans do not cover the prompt";
     for (const kv::SegmentRun& run : plan.runs) moved -= run.length;
-    if (moved != 0 || exact != plan.exact_tokens) return "spans and runs differ";
-    if (exact >= plan.tokens.size()) return "nothing is left to compute";
+    if (moved != 0 || exact != plan.exact_tokens || approximate != plan.approximate_tokens)
+      return "spans and what is reused differ";
+    if (exact + approximate >= plan.tokens.size()) return "nothing is left to compute";
+    for (const kv::SegmentRun& run : plan.runs)
+      if (!(run.known_context >= 0 && run.known_context <= 1)) return "an impossible known context";
     return {};
   }
 
-  // Committed rows hold their tokens; those in front of the first run are exact.
+  // Exact blocks hold exact rows, those of the second tree the same tokens at the same positions,
+  // published with what the plan says; and that is taken only where it reaches further.
+  std::string check_prefix(const kv::ReusePlan& plan, int space,
+                           const kv::ReuseAllowance& allowance) {
+    if (allowance.scope == kv::ReuseScope::kExact &&
+        (!plan.runs.empty() || plan.approximate_tokens > 0 || plan.divergence != 0))
+      return "approximate state that nobody asked for";
+    const std::uint32_t exact = ledger_->plan(space_key(space), plan.tokens).exact_tokens;
+    if (plan.approximate_tokens == 0 ? plan.exact_tokens != exact : plan.prefix_tokens() <= exact)
+      return "approximate state is preferred to exact state that reaches as far";
+    kv::BlockTable table = plan.exact_blocks;
+    table.insert(table.end(), plan.approximate_blocks.begin(), plan.approximate_blocks.end());
+    if (plan.partial_tokens > 0) table.push_back(plan.partial_block);
+    float largest = 0;
+    for (std::uint32_t i = 0; i < plan.prefix_tokens(); ++i) {
+      const Row& found = row(table[i / block_size()], i % block_size());
+      if (found.token != plan.tokens[i] || found.position != static_cast<Position>(i))
+        return str_cat("a plan finds another token at ", i);
+      const bool is_exact = i < plan.exact_tokens;
+      if (is_exact && found.text != text_key(space, plan.tokens, i + 1))
+        return str_cat("a plan calls position ", i, " exact");
+      if (!is_exact) largest = std::max(largest, found.divergence);
+    }
+    if (plan.divergence != largest) return "another divergence than was published";
+    if (plan.divergence > allowance.max_divergence) return "more divergence than was accepted";
+    return {};
+  }
+
+  // Committed rows hold their tokens; those in front of all that is approximate are exact. Behind
+  // that, only the beginning of a block from the second tree can be.
   std::string check_rows(const Run& run) {
     for (std::size_t i = 0; i < ledger_->committed(run.id); ++i) {
       Row found = row_at(run, i);
@@ -272,9 +404,10 @@ class SegmentDriver {
           found = row(copy.from, static_cast<std::uint32_t>(i % block_size()));
       if (found.token != run.tokens[i] || found.position != static_cast<Position>(i))
         return str_cat("position ", i, " holds another token");
-      const Hash128 wanted =
-          i < exact_end(run) ? text_key(run.space, run.tokens, i + 1) : Hash128{};
-      if (found.text != wanted) return str_cat("position ", i, " holds the K/V of another text");
+      const bool may_be_approximate = i >= exact_end(run);
+      if (may_be_approximate && found.text == Hash128{}) continue;
+      if (found.text != text_key(run.space, run.tokens, i + 1))
+        return str_cat("position ", i, " holds the K/V of another text");
     }
     return {};
   }
@@ -282,6 +415,7 @@ class SegmentDriver {
   std::unique_ptr<kv::Ledger> ledger_;
   std::vector<Row> arena_;  // by slot
   std::vector<Run> running_;
+  std::vector<Prompt> earlier_;  // what was released last, newest first
   std::uint64_t next_id_ = 1;
   std::uint64_t moved_tokens_ = 0;
   Tick now_ = 0;
