@@ -210,6 +210,25 @@ TEST_F(RepairedDialogue, ALowerEstimateReplacesAHigherOne) {
   EXPECT_EQ(plan(next_, 0.05F).divergence, 0.03F);
 }
 
+// A better block that nobody uses is kept beside ours only while no promise needs the room.
+TEST_F(RepairedDialogue, ABetterTwinIsGivenUpBeforeAPromiseIs) {
+  admit(1, prompt_);
+  admit(2, prompt_, kAny, 0);
+  ledger().set_divergence(SequenceId{1}, 0.03F);
+  fixture().prefill(1, prompt_);
+  fixture().release(1);
+  ledger().set_divergence(SequenceId{2}, 0.09F);
+  ledger().append(SequenceId{2}, prompt_, ++fixture().now);
+  const kv::LedgerCounts now = ledger().counts();
+  admit(3, text(30, (now.free + now.evictable - now.reserved) * kBlockSize), kAny, 0);
+  ledger().commit(SequenceId{2});  // lets the 6 blocks of its source go: there is room for 6
+  EXPECT_EQ(ledger().verify(), "");
+  EXPECT_EQ(found(next_, 0.05F), (2U + 6U) * kBlockSize);
+  EXPECT_EQ(found(next_, 0.09F), 148U);
+  fixture().release(2);
+  fixture().release(3);
+}
+
 TEST_F(RepairedDialogue, DroppingASpaceDropsItsSecondTree) {
   serve(prompt_, 0.02F);
   EXPECT_EQ(ledger().drop(space_of("b")), 0U);

@@ -101,6 +101,20 @@ TEST_F(LedgerSegments, ATailThatMovedByAnyOffsetIsFoundWhole) {  // A13, O-07
   }
 }
 
+// stored   [ system 48 | turn 1 | turn 2 | turn 3 ]
+// prompt   [ system 48 | turn 2 | turn 3 | turn 4 ]
+TEST_F(LedgerSegments, AHistoryCutAtItsFrontIsFoundBehindTheSystemPrompt) {  // A3, A4, A5, A13
+  const TokenList system = text(1, 48), kept = joined(text(3, 80), text(4, 90));
+  fixture().serve(joined(system, joined(text(2, 100), kept)));
+  const kv::ReusePlan cut_history = plan(joined(joined(system, kept), text(5, 30)));
+  EXPECT_EQ(cut_history.exact_tokens, 48U);  // both in one lookup
+  ASSERT_EQ(cut_history.runs.size(), 1U);
+  EXPECT_EQ(cut_history.runs[0].begin, 48);
+  EXPECT_EQ(cut_history.runs[0].length, 170U);
+  EXPECT_EQ(cut_history.runs[0].source_begin, 148);
+  EXPECT_FLOAT_EQ(cut_history.runs[0].known_context, 3.0F / 9);
+}
+
 TEST_F(LedgerSegments, TwoCutsAndASwapAreAllFound) {  // O-01
   TokenList all;
   std::vector<TokenList> letter;
