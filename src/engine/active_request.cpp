@@ -56,7 +56,7 @@ void ActiveRequest::note_repair(const PromptRepair& repair) {
   usage_.moved_tokens += repair.moved_rows();
   usage_.repaired_tokens += repair.repaired_rows();
   usage_.computed_tokens += repair.fresh_rows();
-  usage_.divergence_estimate = repair.estimate();
+  if (repair.estimate()) usage_.divergence_estimate = repair.estimate();
 }
 
 void ActiveRequest::note_first_step(Tick now) {

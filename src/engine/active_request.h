@@ -38,6 +38,11 @@ class ActiveRequest {
   // ---- what happens to it, in this order
   void note_admitted(Tick now, std::uint32_t cached_tokens, kv::MissReason reason);
   void note_refusal(ReuseRefusal refusal) { usage_.refusal = refusal; }
+  // Reused from the second tree.
+  void note_approximate(std::uint32_t tokens, double divergence) {
+    usage_.moved_tokens += tokens;
+    usage_.divergence_estimate = divergence;
+  }
   void note_repair(const PromptRepair& repair);
   void note_first_step(Tick now);
   void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }

@@ -1,4 +1,5 @@
 // How requests come in: mail, deadlines, and the admission of waiting choices. Engine thread.
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -84,8 +85,9 @@ WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
     for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
     if (!plan.runs.empty() && admission->runs.empty()) planned.refusal = ReuseRefusal::kNoRoom;
     if (sequence.choice() == 0) request.note_refusal(planned.refusal);
-    note_admission(request, sequence, *admission, plan.reason);
-    if (!admission->runs.empty()) plan_repair(request, sequence, admission->runs);
+    note_admission(request, sequence, *admission, plan);
+    if (!admission->runs.empty())
+      plan_repair(request, sequence, admission->runs, double{plan.divergence});
     return Verdict::kAdmitted;
   }
   // With nothing running there is nothing to wait for.
@@ -95,14 +97,18 @@ WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
 }
 
 void Engine::Impl::note_admission(ActiveRequest& request, Sequence& sequence,
-                                  const kv::Admission& admission, kv::MissReason reason) {
+                                  const kv::Admission& admission, const kv::ReusePlan& plan) {
   sequence.admitted(admission.cached_tokens);
+  const std::uint32_t exact = std::min(admission.cached_tokens, plan.exact_tokens);
+  const std::uint32_t approximate = admission.cached_tokens - exact;
+  sequence.is_approximate = approximate > 0;
   running_.push_back(Running{&request, &sequence, next_age_++});
   if (sequence.choice() == 0) {
-    request.note_admitted(now_, admission.cached_tokens, reason);
+    request.note_admitted(now_, exact, plan.reason);
+    if (approximate > 0) request.note_approximate(approximate, double{plan.divergence});
     inbox_.left_waiting(request.request().tenant);
   } else {
-    metrics_.count_sibling(sequence.prompt_tokens(), admission.cached_tokens);
+    metrics_.count_sibling(sequence.prompt_tokens(), exact);
   }
 }
 

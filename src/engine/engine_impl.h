@@ -73,7 +73,7 @@ class Engine::Impl {
   void admit_waiting();
   WaitingQueue::Verdict try_admit(Sequence& sequence);
   void note_admission(ActiveRequest& request, Sequence& sequence, const kv::Admission& admission,
-                      kv::MissReason reason);
+                      const kv::ReusePlan& plan);
   void queue_siblings(ActiveRequest& request);
 
   // ---- reuse (engine_reuse.cpp)
@@ -84,7 +84,7 @@ class Engine::Impl {
   kv::CacheSpace space_of(const GenerateRequest& request) const;
   Planned plan_for(const ActiveRequest& request, const Sequence& sequence) const;
   void plan_repair(const ActiveRequest& request, Sequence& sequence,
-                   std::vector<kv::SegmentRun> runs);
+                   std::vector<kv::SegmentRun> runs, double inherited);
   void begin_repair(Sequence& sequence);
   Result<void> take_repair(const ScheduledSequence& entry);
   void refuse_repair(ActiveRequest& request, Sequence& sequence);

@@ -33,8 +33,9 @@ Result<void> Engine::Impl::take_result(const ScheduledSequence& entry) {
     commit_rows(entry);
     return {};
   }
-  ASSIGN_OR_RETURN(const Sample sample,
-                   sequence.sample(logits_row(entry.first_logits + entry.logit_count - 1)));
+  const std::span<float> logits = logits_row(entry.first_logits + entry.logit_count - 1);
+  keep_for_idle(request, sequence, logits);
+  ASSIGN_OR_RETURN(const Sample sample, sequence.sample(logits));
   commit_rows(entry);
   return take_token(request, sequence, sample);
 }

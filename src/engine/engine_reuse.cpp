@@ -34,8 +34,11 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   const kv::CacheSpace space = space_of(asked);
   if (!request.matches_cache(sequence)) return {plan_without_cache(space, asked.prompt)};
   if (asked.reuse.mode == ReuseMode::kExact) return {ledger_.plan(space, asked.prompt)};
-  Planned planned{ledger_.plan(space, asked.prompt, kv::ReuseScope::kSegments)};
-  if (planned.plan.runs.empty()) return planned;
+  Planned planned{ledger_.plan(
+      space, asked.prompt,
+      kv::ReuseAllowance{.scope = kv::ReuseScope::kSegments,
+                         .max_divergence = static_cast<float>(asked.reuse.max_divergence)})};
+  if (planned.plan.runs.empty() && planned.plan.approximate_tokens == 0) return planned;
   const bool judged = asked.reuse.mode == ReuseMode::kRepair;
   if (parts_.reuse.splice == nullptr) {
     planned.refusal = ReuseRefusal::kUnsupported;
@@ -49,9 +52,11 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
 }
 
 void Engine::Impl::plan_repair(const ActiveRequest& request, Sequence& sequence,
-                               std::vector<kv::SegmentRun> runs) {
+                               std::vector<kv::SegmentRun> runs, double inherited) {
   const GenerateRequest& asked = request.request();
-  RepairJudge judge{.gate = parts_.reuse.gate, .max_divergence = asked.reuse.max_divergence};
+  RepairJudge judge{.gate = parts_.reuse.gate,
+                    .max_divergence = asked.reuse.max_divergence,
+                    .inherited = inherited};
   if (asked.reuse.mode == ReuseMode::kSplice) judge.fixed = model::RepairRung::kMoved;
   const std::vector<model::MovedRun> moved = moved_runs(runs);
   const Position question =
@@ -94,11 +99,14 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   }
   std::optional<Sample> sample;
   if (entry.samples) {
+    sequence.is_approximate = true;
     keep_for_idle(request, sequence, logits_row(entry.first_logits + entry.logit_count - 1));
     ASSIGN_OR_RETURN(sample,
                      sequence.sample(logits_row(entry.first_logits + entry.logit_count - 1)));
   }
   if (sequence.choice() == 0) request.note_repair(repair);
+  if (const std::optional<double> estimate = repair.estimate())
+    ledger_.set_divergence(sequence.id(), static_cast<float>(*estimate));
   sequence.end_repair();
   ledger_.commit(sequence.id());
   prompt_rows_done(request, sequence);
@@ -106,11 +114,12 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   return take_token(request, sequence, *sample);
 }
 
-// Before the logits are sampled from, which overwrites them.
+// The first logits of an approximate prompt, before they are sampled from, which overwrites them.
 void Engine::Impl::keep_for_idle(const ActiveRequest& request, Sequence& sequence,
                                  std::span<const float> logits) const {
   const GenerateRequest& asked = request.request();
-  if (!options_.idle_recompute || asked.reuse.mode != ReuseMode::kRepair || sequence.choice() != 0)
+  if (!options_.idle_recompute || !sequence.is_approximate || sequence.decoding() ||
+      asked.reuse.mode != ReuseMode::kRepair || sequence.choice() != 0)
     return;
   sequence.keep_for_idle(std::make_unique<ApproximateAnswer>(
       ApproximateAnswer{.space = space_of(asked),

@@ -92,6 +92,7 @@ class Sequence {
   std::optional<TokenEvent> take_event();
   const std::string& stop_matched() const { return stop_matched_; }
 
+  bool is_approximate = false;  // its prompt has rows that a cold run would not have computed
   Tick first_token_at = 0;
   Tick last_token_at = 0;
   std::uint64_t last_turn = 0;  // when it was served last; for fair turns

@@ -57,7 +57,9 @@ bool needs_mass(RepairRung rung) {
 
 std::vector<float> attention_per_key(const AttentionMass& mass) {
   std::vector<float> sums(mass.length, 0.0F);
-  for (std::size_t at = 0; at < mass.weights.size(); at += mass.length) {
+  if (mass.length == 0) return sums;
+  const std::size_t layers = mass.weights.size() / mass.length;
+  for (std::size_t at = layers * 2 / 3 * mass.length; at < mass.weights.size(); at += mass.length) {
     for (std::size_t key = 0; key < mass.length; ++key) sums[key] += mass.weights[at + key];
   }
   return sums;

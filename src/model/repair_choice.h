@@ -43,7 +43,8 @@ RepairRules rules_of(RepairRung rung);
 std::string_view name_of(RepairRung rung);  // "moved", "heads", "attended", "more", "all"
 bool needs_mass(RepairRung rung);
 
-// Attention per key over all layers: [mass.length].
+// Attention per key over the last third of the layers, which look for what the answer needs; earlier
+// ones look at neighbours and beginnings: [mass.length].
 std::vector<float> attention_per_key(const AttentionMass& mass);
 
 // The rows to compute again, ascending. `attention` [at least the last run's end], or empty where

@@ -22,7 +22,7 @@ namespace refrain::test {
 struct ModelBench {
   // `slope`: of every rung of its gate, in nats per exposure; none: not calibrated.
   explicit ModelBench(const std::string& name, bool prefix_cache, std::uint32_t budget = 48,
-                      std::optional<double> slope = {}) {
+                      std::optional<double> slope = {}, bool idle = true) {
     auto loaded =
         model::Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
     EXPECT_TRUE(loaded.ok()) << loaded.error().message;
@@ -53,7 +53,8 @@ struct ModelBench {
     parts.embedding_dim = model->shape().embedding_dim;
     parts.cache_root = model->fingerprint();
     engine = std::make_unique<engine::Engine>(
-        parts, engine::EngineOptions{.step_token_budget = budget, .max_running = 8});
+        parts, engine::EngineOptions{
+                   .step_token_budget = budget, .max_running = 8, .idle_recompute = idle});
     engine->start();
   }
 

@@ -172,6 +172,24 @@ TEST_P(MovedText, SeveralChoicesAndCancelledRequestsLeaveTheBooksInOrder) {
   EXPECT_EQ(bench.ledger->counts().pinned, 0U);
 }
 
+TEST_P(MovedText, TheNextTurnOfARepairedDialogueFindsItInTheSecondTree) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways, /*idle=*/false);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto repaired = bench.run(asking(text.second, ReuseMode::kRepair));
+  ASSERT_GT(repaired->last().usage.moved_tokens, 0U);
+  const TokenList next = joined({text.second, repaired->tokens(), bench.prompt(9, 3000)});
+  const Usage usage = bench.run(asking(next, ReuseMode::kRepair))->last().usage;
+  expect_whole(usage);
+  EXPECT_GE(usage.cached_tokens + usage.moved_tokens, text.second.size());
+  EXPECT_EQ(usage.repaired_tokens, 0U) << "it need not be repaired again";
+  EXPECT_TRUE(usage.divergence_estimate);
+  auto exact = bench.run(asking(next, ReuseMode::kExact));
+  EXPECT_EQ(exact->last().usage.cached_tokens, 37U) << "who asks for exact context sees none of it";
+  expect_same_answer(*exact, *cold.run(asking(next, ReuseMode::kExact)));
+}
+
 TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
   ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
   ModelBench cold(GetParam(), /*prefix_cache=*/false);
