@@ -21,10 +21,15 @@ std::string rounded(double value, int digits) {
 }
 
 void say_result(const Calibration& calibration, const std::string& path, Console& console) {
-  for (const model::RepairRung rung : model::kRepairRungs) {
-    if (const auto& slope = calibration.slopes[static_cast<std::size_t>(rung)])
-      console.out(str_cat("rung ", static_cast<int>(rung), " ", model::name_of(rung), ": ",
-                          rounded(*slope, 3), " nats per exposure\n"));
+  for (const model::ContextChange change : model::kContextChanges) {
+    for (const model::RepairRung rung : model::kRepairRungs) {
+      const auto& slope =
+          calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+      if (slope)
+        console.out(str_cat(model::name_of(change), ", rung ", static_cast<int>(rung), " ",
+                            model::name_of(rung), ": ", rounded(*slope, 3),
+                            " nats per exposure\n"));
+    }
   }
   const HeldBack& held = calibration.held_back;
   console.out(str_cat("held back: ", held.cases, " cases, mean KL ", rounded(held.kl_mean, 4),

@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "refrain-calibration/1";
 
 struct Pair {
+  model::ContextChange change{};
   double exposure = 0;
   double kl = 0;  // mean over the rows of one case
 };
@@ -31,7 +32,8 @@ std::vector<Pair> pairs_of(std::span<const ReuseResult* const> cases, model::Rep
       if (rung.rung != wanted || !rung.exposure) continue;
       double sum = 0.0;
       for (const double kl : rung.errors.kl) sum += kl;
-      pairs.push_back({*rung.exposure, sum / static_cast<double>(rung.errors.kl.size())});
+      pairs.push_back(
+          {one->change, *rung.exposure, sum / static_cast<double>(rung.errors.kl.size())});
     }
   }
   return pairs;
@@ -39,9 +41,10 @@ std::vector<Pair> pairs_of(std::span<const ReuseResult* const> cases, model::Rep
 
 // The ratio of the sums: the estimates add up to the errors over the fitted cases, and the cases
 // with much at stake count most.
-std::optional<double> fit(const std::vector<Pair>& pairs) {
+std::optional<double> fit(const std::vector<Pair>& pairs, model::ContextChange change) {
   double exposure = 0.0, kl = 0.0;
   for (const Pair& pair : pairs) {
+    if (pair.change != change) continue;
     exposure += pair.exposure;
     kl += pair.kl;
   }
@@ -55,7 +58,7 @@ HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResu
   std::size_t count = 0;
   for (const model::RepairRung rung : model::kRepairRungs) {
     for (const Pair& pair : pairs_of(cases, rung)) {
-      const std::optional<double> estimate = gate.estimate(rung, pair.exposure);
+      const std::optional<double> estimate = gate.estimate(pair.change, rung, pair.exposure);
       if (!estimate) continue;
       ++count;
       held.kl_mean += pair.kl;
@@ -70,11 +73,18 @@ HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResu
   return held;
 }
 
+const std::optional<double>& slope_of(const model::ReuseGate::Slopes& slopes,
+                                      model::ContextChange change, model::RepairRung rung) {
+  return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+}
+
 Json to_json(const CalibrationSubject& subject, const Calibration& calibration) {
   Json slopes = Json::object();
-  for (const model::RepairRung rung : model::kRepairRungs) {
-    if (const auto& slope = calibration.slopes[static_cast<std::size_t>(rung)])
-      slopes[std::string(model::name_of(rung))] = *slope;
+  for (const model::ContextChange change : model::kContextChanges) {
+    for (const model::RepairRung rung : model::kRepairRungs) {
+      if (const auto& slope = slope_of(calibration.slopes, change, rung))
+        slopes[std::string(model::name_of(change))][std::string(model::name_of(rung))] = *slope;
+    }
   }
   const HeldBack& held = calibration.held_back;
   return {{"format", kFormat},
@@ -100,12 +110,20 @@ Result<Calibration> from_json(const std::string& path, const Json& json) {
   const auto slopes = json.find("nats_per_exposure");
   if (slopes == json.end() || !slopes->is_object() || slopes->empty())
     return not_one(path, "`nats_per_exposure` is missing");
-  for (const auto& [name, value] : slopes->items()) {
-    const auto rung = std::ranges::find_if(
-        model::kRepairRungs, [&](model::RepairRung each) { return model::name_of(each) == name; });
-    if (rung == std::end(model::kRepairRungs) || !value.is_number() || value.get<double>() < 0.0)
-      return not_one(path, str_cat("`nats_per_exposure.", name, "` is wrong"));
-    calibration.slopes[static_cast<std::size_t>(*rung)] = value.get<double>();
+  for (const model::ContextChange change : model::kContextChanges) {
+    const auto rungs = slopes->find(std::string(model::name_of(change)));
+    if (rungs == slopes->end()) continue;
+    if (!rungs->is_object()) return not_one(path, "`nats_per_exposure` is wrong");
+    for (const model::RepairRung rung : model::kRepairRungs) {
+      const std::string name(model::name_of(rung));
+      const auto value = rungs->find(name);
+      if (value == rungs->end()) continue;
+      if (!value->is_number() || value->get<double>() < 0.0)
+        return not_one(path, str_cat("`nats_per_exposure.", model::name_of(change), ".", name,
+                                     "` is no positive number"));
+      calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)] =
+          value->get<double>();
+    }
   }
   calibration.fitted_cases = json.value("fitted_cases", 0U);
   if (const auto held = json.find("held_back"); held != json.end() && held->is_object()) {
@@ -137,8 +155,11 @@ Result<Calibration> calibrate(std::span<const ReuseResult> results) {
   Calibration calibration{.slopes = {}, .held_back = {}};
   calibration.fitted_cases = static_cast<std::uint32_t>(fitted.size());
   for (const model::RepairRung rung : model::kRepairRungs) {
-    if (rung != model::RepairRung::kAll)
-      calibration.slopes[static_cast<std::size_t>(rung)] = fit(pairs_of(fitted, rung));
+    if (rung == model::RepairRung::kAll) continue;
+    for (const model::ContextChange change : model::kContextChanges) {
+      calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)] =
+          fit(pairs_of(fitted, rung), change);
+    }
   }
   calibration.held_back = check(calibration.slopes, held);
   return calibration;

@@ -3,7 +3,7 @@
 // server reads it at start; without one, approximate reuse is refused. Main thread.
 //
 //   {"format": "refrain-calibration/1", "subject": "8f3a...", "model": "...", "numerics": "...",
-//    "nats_per_exposure": {"moved": 1.9, "heads": 1.2, "attended": 1.4, "more": 1.1},
+//    "nats_per_exposure": {"edited": {"moved": 0.14, ...}, "recombined": {...}},
 //    "fitted_cases": 16, "held_back": {"cases": 8, "kl_mean": 0.031, "estimate_mean": 0.036, ...}}
 #pragma once
 

@@ -137,7 +137,7 @@ Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
   const auto end = static_cast<Position>(lane.length());
   Repaired repaired{
       engine::PromptRepair(runs, lane.tokens(), engine::question_begin(turn, runs, end),
-                           engine::start_rung(lane.runs()), judge, &probes_),
+                           engine::change_of(lane.runs()), judge, &probes_),
       {}};
   engine::PromptRepair& repair = repaired.repair;
   std::vector<Position> exact(static_cast<std::size_t>(repair.first_row()) - lane.exact_tokens());
@@ -241,6 +241,7 @@ Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
     result.prompt_tokens = lane.length();
     result.exact_tokens = lane.exact_tokens();
     result.run_count = static_cast<std::uint32_t>(lane.runs().size());
+    result.change = engine::change_of(lane.runs());
     for (const kv::SegmentRun& run : lane.runs()) result.moved_tokens += run.length;
     rest = without_runs(lane);
   }

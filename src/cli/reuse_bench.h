@@ -59,6 +59,7 @@ struct ReuseResult {
   std::uint32_t exact_tokens = 0;
   std::uint32_t moved_tokens = 0;
   std::uint32_t run_count = 0;
+  model::ContextChange change{};  // as the gate sees it
   Tick cold_ttft = 0;
   RowErrors cold_again;
   RowErrors dropped;

@@ -61,7 +61,7 @@ void Engine::Impl::plan_repair(const ActiveRequest& request, Sequence& sequence,
   const std::vector<model::MovedRun> moved = moved_runs(runs);
   const Position question =
       question_begin(last_message(asked), moved, static_cast<Position>(asked.prompt.size()));
-  auto repair = std::make_unique<PromptRepair>(moved, asked.prompt, question, start_rung(runs),
+  auto repair = std::make_unique<PromptRepair>(moved, asked.prompt, question, change_of(runs),
                                                judge, parts_.reuse.probes);
   sequence.repair_with(std::move(repair), std::move(runs));
   if (sequence.repairing()) begin_repair(sequence);

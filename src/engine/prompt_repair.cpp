@@ -41,13 +41,13 @@ std::vector<MovedRun> moved_runs(std::span<const kv::SegmentRun> runs) {
   return moved;
 }
 
-RepairRung start_rung(std::span<const kv::SegmentRun> runs) {
+model::ContextChange change_of(std::span<const kv::SegmentRun> runs) {
   double known = 0.0, moved = 0.0;
   for (const kv::SegmentRun& run : runs) {
     known += double{run.known_context} * run.length;
     moved += run.length;
   }
-  return known >= 0.5 * moved ? RepairRung::kHeads : RepairRung::kAttended;
+  return known >= 0.5 * moved ? model::ContextChange::kEdited : model::ContextChange::kRecombined;
 }
 
 Position question_begin(Position turn, std::span<const MovedRun> runs, Position end) {
@@ -61,13 +61,13 @@ Position question_begin(Position turn, std::span<const MovedRun> runs, Position 
 }
 
 PromptRepair::PromptRepair(std::vector<MovedRun> runs, std::span<const TokenId> tokens,
-                           Position question, RepairRung start, const RepairJudge& judge,
+                           Position question, model::ContextChange change, const RepairJudge& judge,
                            const model::ProbeReader* probes)
     : runs_(std::move(runs)),
       end_(static_cast<Position>(tokens.size())),
       question_(question),
       judge_(judge),
-      start_(start),
+      change_(change),
       probes_(probes) {
   CHECK(!runs_.empty() && runs_.back().end < end_ && question_ < end_, "nothing to repair");
   fresh_ = rows_outside(runs_, end_);
@@ -89,7 +89,8 @@ void PromptRepair::begin(const kv::BlockTable& table) {
   }
   moved_values_ = probes_->read(table, probed_);
   std::vector<Position> rows = model::repair_pass(probed_, asked);
-  if (start_ == RepairRung::kHeads) rows = model::repair_pass(chosen_at(RepairRung::kHeads), rows);
+  if (change_ == model::ContextChange::kEdited)
+    rows = model::repair_pass(chosen_at(RepairRung::kHeads), rows);
   start_pass(std::move(rows), /*looking=*/true);
 }
 
@@ -131,7 +132,8 @@ void PromptRepair::end_pass(const kv::BlockTable& table) {
 }
 
 void PromptRepair::judge_look() {
-  const RepairRung so_far = start_ == RepairRung::kHeads ? RepairRung::kHeads : RepairRung::kMoved;
+  const RepairRung so_far =
+      change_ == model::ContextChange::kEdited ? RepairRung::kHeads : RepairRung::kMoved;
   if (allows(so_far, looked_)) {
     accept(so_far, looked_);
     state_ = State::kAccepted;
@@ -150,7 +152,7 @@ void PromptRepair::judge_look() {
 
 bool PromptRepair::allows(RepairRung rung, std::span<const Position> computed) {
   const std::optional<double> added =
-      judge_.gate->estimate(rung, model::exposure(runs_, look_, computed));
+      judge_.gate->estimate(change_, rung, model::exposure(runs_, look_, computed));
   if (!added) return false;
   estimate_ = judge_.inherited + *added;
   return *estimate_ <= judge_.max_divergence;

@@ -8,8 +8,9 @@
 //   look pass                      h h p   p      f f f f   h h  p     p       q q q q q
 //   second pass                    r r r r   r              r r    r   r       q q q q q
 //
-//   f fresh rows, q the question (fresh or not), p probes, h heads where the neighbours are the old
-//   ones, r what the look says. All at their true positions, each pass in ascending order.
+//   f fresh rows, q the question (fresh or not), p probes, r what the look says, h heads in edited
+//   text: there they have new neighbours, little else has; recombined passages need what the
+//   question looks at. All at their true positions, each pass in ascending order.
 //
 // With a gate: look, then the lowest rung whose estimate is allowed, or refusal. With a fixed rung
 // (measuring, and mode splice): that rung, no probes, no refusal.
@@ -39,10 +40,8 @@ struct RepairJudge {
 // Runs of a plan, as repair_choice.h has them.
 std::vector<model::MovedRun> moved_runs(std::span<const kv::SegmentRun> runs);
 
-// Where to begin: where most of what stood in front of the moved text still does, it was edited,
-// and the heads of its runs have new neighbours, little else; recombined passages need what the
-// question looks at.
-model::RepairRung start_rung(std::span<const kv::SegmentRun> runs);
+// Edited, if most of what stood in front of the moved text still does.
+model::ContextChange change_of(std::span<const kv::SegmentRun> runs);
 
 // Where the last user turn begins: at most the last 64 rows, and not a document that was moved into
 // it. `turn`: where the last message begins.
@@ -59,7 +58,7 @@ class PromptRepair {
   // `tokens`: the prompt. `probes` outlives this; only needed with a gate. `question`: the rows
   // that are asked where they look, at least the last one.
   PromptRepair(std::vector<model::MovedRun> runs, std::span<const TokenId> tokens,
-               Position question, model::RepairRung start, const RepairJudge& judge,
+               Position question, model::ContextChange change, const RepairJudge& judge,
                const model::ProbeReader* probes);
 
   Position first_row() const { return runs_.front().begin; }
@@ -98,7 +97,7 @@ class PromptRepair {
   const Position end_;
   const Position question_;
   const RepairJudge judge_;
-  const model::RepairRung start_;
+  const model::ContextChange change_;
   const model::ProbeReader* probes_;
   std::vector<Position> fresh_;   // rows that no run has
   std::vector<Position> probed_;  // rows

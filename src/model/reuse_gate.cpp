@@ -26,9 +26,15 @@ double exposure(std::span<const MovedRun> runs, const Look& look,
   return exposed / total;
 }
 
-std::optional<double> ReuseGate::estimate(RepairRung rung, double exposed) const {
+std::string_view name_of(ContextChange change) {
+  return change == ContextChange::kEdited ? "edited" : "recombined";
+}
+
+std::optional<double> ReuseGate::estimate(ContextChange change, RepairRung rung,
+                                          double exposed) const {
   if (rung == RepairRung::kAll) return 0.0;
-  const std::optional<double>& slope = slopes_[static_cast<std::size_t>(rung)];
+  const std::optional<double>& slope =
+      slopes_[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
   if (!slope) return std::nullopt;
   return *slope * exposed;
 }

@@ -2,15 +2,19 @@
 // run, for one model and KV format. A pure function of what one look at the prompt shows and of a
 // calibration (`refrain calibrate`), which has compared both on other prompts. Any thread.
 //
+//   change     whether the moved text was edited (most of what stood before it still does) or
+//   passages
+//              were recombined: the same exposure does ten times less harm in edited text
 //   exposure   share of the question's attention that goes to rows left as they were moved, each
 //              weighted with how far its run is off:  0 nothing is left .. about 1
-//   estimate   mean KL in nats over the first rows of the answer = slope of the rung x exposure
+//   estimate   mean KL in nats over the first rows of the answer = slope x exposure
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -28,15 +32,21 @@ struct Look {
 double exposure(std::span<const MovedRun> runs, const Look& look,
                 std::span<const Position> repaired);
 
+// What stands in front of the moved text now, against what it was computed behind.
+enum class ContextChange : std::uint8_t { kEdited, kRecombined };
+inline constexpr ContextChange kContextChanges[] = {ContextChange::kEdited,
+                                                    ContextChange::kRecombined};
+std::string_view name_of(ContextChange change);  // "edited", "recombined"
+
 class ReuseGate {
  public:
-  static constexpr std::size_t kRungs = std::size(kRepairRungs);
-  // Nats per exposure of each rung; none: was not measured, and is never chosen.
-  using Slopes = std::array<std::optional<double>, kRungs>;
+  // Nats per exposure of each change and rung; none: was not measured, and is never chosen.
+  using OfRungs = std::array<std::optional<double>, std::size(kRepairRungs)>;
+  using Slopes = std::array<OfRungs, std::size(kContextChanges)>;
 
   explicit ReuseGate(const Slopes& slopes) : slopes_(slopes) {}
 
-  std::optional<double> estimate(RepairRung rung, double exposed) const;
+  std::optional<double> estimate(ContextChange change, RepairRung rung, double exposed) const;
 
  private:
   Slopes slopes_;

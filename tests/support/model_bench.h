@@ -40,7 +40,7 @@ struct ModelBench {
     probes.emplace(model->shape(), *arena);
     if (slope) {
       model::ReuseGate::Slopes slopes;
-      slopes.fill(slope);
+      for (auto& of_change : slopes) of_change.fill(slope);
       gate.emplace(slopes);
     }
     engine::EngineParts parts;
