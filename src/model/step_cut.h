@@ -21,10 +21,10 @@ inline std::uint32_t row_piece(std::uint32_t rows, std::uint32_t dim, std::uint3
   return std::min(pieces_of(rows, kPiecesPerThread * threads), kPieceMax);
 }
 
-// Panels per task of a step of products.
+// Panels per task of a step of products: an even number, since two beside each other go faster.
 inline std::uint32_t panel_piece(std::uint32_t panels, std::uint32_t threads) {
   constexpr std::uint32_t kPiecesPerThread = 6;
-  return threads == 1 ? panels : std::max(1U, panels / (kPiecesPerThread * threads));
+  return threads == 1 ? panels : 2 * std::max(1U, panels / (2 * kPiecesPerThread * threads));
 }
 
 }  // namespace refrain::model
