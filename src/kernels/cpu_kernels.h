@@ -24,11 +24,10 @@ struct CpuKernels {
   // are not written. A row with NaN or infinity gives NaN.
   void (*linear)(const PackedMatrix& matrix, const LinearInput& input, const LinearRange& range,
                  float* y, std::size_t stride, std::byte* scratch);
-  // Row `row` of `to` from `x` [dim]. A group is marked if its largest value is more than
-  // mark_ratio times the root mean square of the row. A group with NaN or infinity gets the scale
-  // NaN.
-  void (*quantize_row)(const float* x, std::uint32_t dim, float mark_ratio, const QuantizedRows& to,
-                       std::size_t row);
+  // Row `row` of `to` from `x` [dim]. Values above excess_ratio times the root mean square of the
+  // row stand out. A group with NaN or infinity gets the scale NaN.
+  void (*quantize_row)(const float* x, std::uint32_t dim, float excess_ratio,
+                       const QuantizedRows& to, std::size_t row);
   // y = x / sqrt(mean(x^2) + epsilon) * weight, all [dim]; x may be y.
   void (*rms_norm)(const float* x, const float* weight, std::uint32_t dim, float epsilon, float* y);
   // y = gate(a) * b, [dim]; y may be a or b.

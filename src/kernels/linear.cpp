@@ -19,12 +19,11 @@ std::size_t lay_out(std::byte* memory, std::size_t rows, std::uint32_t dim, Quan
   made.columns = (dim + kGroup - 1) / kGroup * kGroup;
   std::size_t at = 0;
   made.values = take<std::int8_t>(memory, at, rows * made.columns);
-  made.residuals = take<std::int8_t>(memory, at, rows * made.columns);
   made.scales = take<float>(memory, at, rows * made.groups());
   made.scaled_sums = take<float>(memory, at, rows * made.groups());
   made.sums = take<std::int32_t>(memory, at, rows * made.groups() * 2);
-  made.residual_sums = take<std::int32_t>(memory, at, rows * made.groups() * 2);
-  made.marks = take<std::uint32_t>(memory, at, rows * made.words());
+  made.excesses = take<Excess>(memory, at, rows * made.quads());
+  made.excess_ends = take<std::uint32_t>(memory, at, rows * made.chunks());
   return at;
 }
 

@@ -5,16 +5,17 @@
 //
 //   y[row][n] = sum over groups g, ascending, of
 //        scale_w[n][g] * scale_x[row][g] * dot(w, x)
-//      + minimum_w[n][g] * sum of the group's values, both planes     (types with a minimum)
-//   and after each 32 groups, for those of them that are marked in the row, ascending,
-//        scale_w[n][g] * scale_x[row][g] / 256 * dot(w, r)
+//      + minimum_w[n][g] * sum of the group's values, excesses included     (types with a minimum)
+//   and after each 32 groups, for the row's excesses in them, ascending,
+//        scale_w[n][g] * 255 scale_x[row][g] * dot(w, e)                    (4 columns)
 //
-// x are a group's values in steps of scale_x = max |value| / 127. One large value makes the steps
-// coarse for its whole group, and such groups are the same few for most rows; so a group that
-// stands out in its row is marked and what rounding left over is kept as a second plane r, in steps
-// of scale_x / 256. Integer sums are exact and the FP32 steps are the same, in the same order, for
-// one row and for five hundred and on every instruction set: equal inputs give equal bits
-// everywhere.
+// x are a group's values in whole steps of scale_x = max |value| / 127. One large value would make
+// the steps coarse for its whole group. So values that stand out of their row do not count for the
+// maximum: they are up to 255 * 127 steps large, of which x keeps the remainder of the division by
+// 255, and the quotient, with those of its quad, is an excess. A large value costs the product of
+// one quad, not of a group. Integer sums are exact and the FP32 steps are the same, in the same
+// order, for one row and for five hundred and on every instruction set: equal inputs give equal
+// bits everywhere.
 //
 // Floating matrices multiply the rows as they are, one fused step for each column, ascending.
 #pragma once
@@ -26,21 +27,31 @@
 
 namespace refrain::kernels {
 
-inline constexpr std::uint32_t kGroupsPerWord = 32;  // groups in one word of marks
+inline constexpr std::uint32_t kQuad = 4;          // values that are multiplied together
+inline constexpr std::uint32_t kChunkGroups = 32;  // groups whose excesses are added together
+inline constexpr std::int32_t kExcessSteps = 255;  // steps of the group in one of an excess
+
+// What a quad with values that stand out has beyond `values`.
+struct Excess {
+  float scale = 0.0F;  // kExcessSteps times the group's
+  std::int8_t values[kQuad] = {};
+  std::uint16_t quad = 0;  // of the chunk
+  std::int16_t sum = 0;    // of the values
+};
 
 // Rows as quantize_row() leaves them. columns: padded with zeros to a multiple of 32.
 struct QuantizedRows {
   std::uint32_t columns = 0;
-  std::int8_t* values = nullptr;          // [rows][columns]
-  std::int8_t* residuals = nullptr;       // [rows][columns]      of marked groups only
-  float* scales = nullptr;                // [rows][groups]
-  float* scaled_sums = nullptr;           // [rows][groups]       the group's sum, both planes
-  std::int32_t* sums = nullptr;           // [rows][2 groups]     sums of 16 values
-  std::int32_t* residual_sums = nullptr;  // [rows][2 groups]
-  std::uint32_t* marks = nullptr;         // [rows][words]        bit g % 32: group g is marked
+  std::int8_t* values = nullptr;         // [rows][columns]
+  float* scales = nullptr;               // [rows][groups]
+  float* scaled_sums = nullptr;          // [rows][groups]       the group's sum, with its excesses
+  std::int32_t* sums = nullptr;          // [rows][2 groups]     sums of 16 of `values`
+  Excess* excesses = nullptr;            // [rows][quads]        as many as the row has, ascending
+  std::uint32_t* excess_ends = nullptr;  // [rows][chunks]       of excesses up to the chunk's last
 
   std::uint32_t groups() const { return columns / kGroup; }
-  std::uint32_t words() const { return (groups() + kGroupsPerWord - 1) / kGroupsPerWord; }
+  std::uint32_t quads() const { return columns / kQuad; }
+  std::uint32_t chunks() const { return (groups() + kChunkGroups - 1) / kChunkGroups; }
 
   // Lays the arrays of `rows` rows of `dim` values out in memory that is aligned to 64 bytes.
   static std::size_t bytes(std::uint32_t rows, std::uint32_t dim);

@@ -45,23 +45,28 @@ constexpr int kFewRows = 2;
 // One row's share of a chunk.
 struct RowOfChunk {
   const std::int8_t* values;
-  const std::int8_t* residuals;
   const float* scales;
   const float* scaled_sums;
   const std::int32_t* sums;
-  const std::int32_t* residual_sums;
+  const Excess* excess;
+  const Excess* excess_end;
 };
-
-// A chunk is one word of marks.
-static_assert(kChunkGroups == kGroupsPerWord);
 
 REFRAIN_INLINE RowOfChunk row_of_chunk(const QuantizedRows& x, std::size_t row,
                                        const Chunk& chunk) {
   const std::size_t groups = x.columns / kGroup;
   const std::size_t value = row * x.columns + std::size_t{kGroup} * chunk.first;
   const std::size_t group = row * groups + chunk.first;
-  return {x.values + value,      x.residuals + value, x.scales + group,
-          x.scaled_sums + group, x.sums + 2 * group,  x.residual_sums + 2 * group};
+  const std::uint32_t index = chunk.first / kChunkGroups;
+  const Excess* excesses = x.excesses + row * (x.columns / kQuad);
+  const std::uint32_t* ends =
+      x.excess_ends + row * ((groups + kChunkGroups - 1) / kChunkGroups) + index;
+  return {x.values + value,
+          x.scales + group,
+          x.scaled_sums + group,
+          x.sums + 2 * group,
+          excesses + (index == 0 ? 0 : ends[-1]),
+          excesses + ends[0]};
 }
 
 // Integer sums of `Quads` quads of one group for all rows and panels, less the type's offset. An
@@ -147,37 +152,25 @@ REFRAIN_INLINE void multiply_group(const RowOfChunk* rows, const PanelOfChunk* s
   }
 }
 
-// Adds the second plane of one row's marked groups, ascending. Each half of a group is summed
-// apart, so that no sum waits long for the one before.
+// Adds one row's excesses, ascending.
 template <WeightType Type, int Rows, int Panels>
-REFRAIN_INLINE void add_residuals(const RowOfChunk& row, std::uint32_t marks, const PanelOfChunk* s,
-                                  Vec (*total)[Rows], int r) {
+REFRAIN_INLINE void add_excesses(const RowOfChunk& row, const PanelOfChunk* s, Vec (*total)[Rows],
+                                 int r) {
   constexpr QuantTraits kTraits = traits_of(Type);
-  for (; marks != 0; marks &= marks - 1) {
-    const auto g = static_cast<std::uint32_t>(__builtin_ctz(marks));
-    const Vec step = splat(row.scales[g] * (1.0F / 256));
-    const std::uint8_t* first[Panels];
-    const std::uint8_t* second[Panels];
+  constexpr std::uint32_t kQuadsOfScale = (kTraits.halves ? kGroup / 2 : kGroup) / kQuad;
+  for (const Excess* excess = row.excess; excess != row.excess_end; ++excess) {
+    std::int32_t four;
+    __builtin_memcpy(&four, excess->values, sizeof(four));
+    const IntVec x = splat_int(four);
+    const IntVec start = splat_int(-kTraits.offset * excess->sum);
+    const Vec step = splat(excess->scale);
+    const std::size_t quad = excess->quad;
     REFRAIN_UNROLL
     for (int p = 0; p < Panels; ++p) {
-      first[p] = s[p].weights + std::size_t{512} * g;
-      second[p] = first[p] + 256;
-    }
-    IntVec low[Panels][1], high[Panels][1];
-    dot_rows<Type, 1, Panels, 4>(first, &row.residuals, &row.residual_sums, kGroup * g, 2 * g, low);
-    dot_rows<Type, 1, Panels, 4>(second, &row.residuals, &row.residual_sums, kGroup * g + 16,
-                                 2 * g + 1, high);
-    REFRAIN_UNROLL
-    for (int p = 0; p < Panels; ++p) {
-      Vec& sum = total[p][r];
-      if constexpr (kTraits.halves) {
-        const float* scale = s[p].scales + std::size_t{32} * g;
-        sum = multiply_add(to_float(low[p][0]) * step, load(scale), sum);
-        sum = multiply_add(to_float(high[p][0]) * step, load(scale + 16), sum);
-      } else {
-        const Vec scale = load(s[p].scales + std::size_t{16} * g);
-        sum = multiply_add(to_float(low[p][0] + high[p][0]) * step, scale, sum);
-      }
+      const IntVec w = load_int(s[p].weights + 64 * quad);
+      const Vec dot = to_float(add_byte_products<!kTraits.full_byte>(start, w, x));
+      const Vec scale = load(s[p].scales + kPanelRows * (quad / kQuadsOfScale));
+      total[p][r] = multiply_add(dot * step, scale, total[p][r]);
     }
   }
 }
@@ -188,8 +181,6 @@ REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, con
                                   std::size_t stride) {
   RowOfChunk rows[Rows];
   Vec total[Panels][Rows];
-  const std::size_t words = (x.columns / kGroup + kGroupsPerWord - 1) / kGroupsPerWord;
-  const std::uint32_t* marks = x.marks + row * words + chunk.first / kGroupsPerWord;
   REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     rows[r] = row_of_chunk(x, row + static_cast<std::size_t>(r), chunk);
@@ -207,7 +198,7 @@ REFRAIN_INLINE void multiply_rows(const QuantizedRows& x, std::uint32_t row, con
   }
   REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    add_residuals<Type, Rows, Panels>(rows[r], marks[r * words], s, total, r);
+    add_excesses<Type, Rows, Panels>(rows[r], s, total, r);
     REFRAIN_UNROLL
     for (int p = 0; p < Panels; ++p) store(y + r * stride + p * kPanelRows, total[p][r]);
   }

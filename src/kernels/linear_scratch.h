@@ -7,14 +7,12 @@
 
 namespace refrain::kernels {
 
-// Groups expanded at a time: 1,024 weights of 16 rows = 16 KiB. One word of marks.
-inline constexpr std::uint32_t kChunkGroups = kGroupsPerWord;
 // Columns of a floating matrix expanded at a time: 16 KiB.
 inline constexpr std::uint32_t kChunkColumns = 256;
 // Rows of a panel that is not full go through a tile of this many.
 inline constexpr std::uint32_t kTileRows = 64;
 
-// A chunk of one panel, expanded.
+// A chunk of one panel, expanded: 1,024 weights of 16 rows = 16 KiB.
 struct PanelOfChunk {
   alignas(64) std::uint8_t weights[kChunkGroups * kGroup * kPanelRows];  // or floats
   alignas(64) float scales[kChunkGroups * 2 * kPanelRows];

@@ -249,6 +249,25 @@ REFRAIN_INLINE std::int32_t max_lanes(IntVec v) {
   return fold(v, [](IntFour a, IntFour b) { return a > b ? a : b; });
 }
 
+// Bit i: lane i, which is -1 or 0.
+REFRAIN_INLINE std::uint32_t lane_mask(IntVec a) {
+#if defined(REFRAIN_SIMD_AVX512)
+  return _mm512_cmplt_epi32_mask((__m512i)a.p[0], _mm512_setzero_si512());
+#elif defined(REFRAIN_SIMD_AVX2)
+  std::uint32_t mask = 0;
+  for (int i = 0; i < kParts; ++i) {
+    mask |= static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)a.p[i])) << (kPartLanes * i);
+  }
+  return mask;
+#else
+  std::uint32_t mask = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    mask |= static_cast<std::uint32_t>(a.p[i / kPartLanes][i % kPartLanes] & 1) << i;
+  }
+  return mask;
+#endif
+}
+
 constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
 
 // Exact for |lane| < 2^24.

@@ -42,6 +42,12 @@ REFRAIN_INLINE Vec times_sigmoid(Vec x, Vec z) {
   return max(zero, x) * (splat(1.0F) / whole) + min(zero, x) * (e / whole);
 }
 
+REFRAIN_INLINE float float_of(std::int32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 // The largest magnitude of a row; NaN if it has one.
 REFRAIN_INLINE float largest_magnitude(const float* row, std::uint32_t count) {
   IntVec top = splat_int(0);
@@ -49,10 +55,7 @@ REFRAIN_INLINE float largest_magnitude(const float* row, std::uint32_t count) {
     // As integers, magnitudes are in the order of the floats, with NaN above infinity.
     top = max(bits_of(absolute(load_part(row, d, count))), top);
   }
-  const std::int32_t largest = max_lanes(top);
-  float magnitude;
-  __builtin_memcpy(&magnitude, &largest, sizeof(magnitude));
-  return magnitude;
+  return float_of(max_lanes(top));
 }
 
 REFRAIN_INLINE bool is_finite(float magnitude) {

@@ -44,7 +44,6 @@ struct CpuValue {
   std::uint32_t rows = 0;
   std::uint32_t dim = 0;
   bool quantized = false;
-  bool normed = false;            // a norm's result
   float* external = nullptr;      // lies there instead of in the program's memory
   ValueId same_place = kNoValue;  // an earlier value whose place it takes over
   ValueId quantized_form = kNoValue;
@@ -61,7 +60,7 @@ struct CpuOperation {
   Weight weight = nullptr;  // table, norm or matrix
   Weight bias = nullptr;
   std::uint32_t dim = 0;  // rms_norm: of a piece; rotate: of a head
-  float number = 0.0F;    // factor, epsilon, limit, mark ratio
+  float number = 0.0F;    // factor, epsilon, limit, excess ratio
   Gate gate = Gate::kSilu;
   bool flag = false;                               // rotate: pairs are halves of the head
   const RotaryFrequencies* frequencies = nullptr;  // angles

@@ -25,8 +25,8 @@ constexpr int kPeakRounds = 12;
 constexpr Tick kPeakTicks = 5 * kMillisecond;    // of one of them, at least
 constexpr Tick kPassTicks = 400 * kMillisecond;  // copies are all read if that takes less
 constexpr Tick kShortTicks = 20 * kMillisecond;  // of one repetition, at least
-// Above what uniform values reach (1.73): no group is marked.
-constexpr float kMarkRatio = 4.0F;
+// Above what uniform values reach (1.73): none stands out.
+constexpr float kExcessRatio = 4.0F;
 
 // A buffer that no cache holds, within an eighth of the machine's memory.
 std::size_t uncached_bytes() {
@@ -93,7 +93,7 @@ class KernelBench::OwnProduct {
     if (kernels::is_quantized(matrix_.type)) {
       for_rows(team_, rows_, matrix_.columns, [&](std::uint32_t row) {
         kernels_.quantize_row(x_.data() + std::size_t{matrix_.columns} * row, matrix_.columns,
-                              kMarkRatio, input_.quantized, row);
+                              kExcessRatio, input_.quantized, row);
       });
     }
     kernels::PackedMatrix matrix = matrix_;
@@ -303,7 +303,7 @@ KernelFigure KernelBench::row_operation(RowOperation operation, std::uint32_t di
       const std::size_t at = std::size_t{dim} * row;
       switch (operation) {
         case RowOperation::kQuantizeRow:
-          return kernels_.quantize_row(a.data() + at, dim, kMarkRatio, quantized, row);
+          return kernels_.quantize_row(a.data() + at, dim, kExcessRatio, quantized, row);
         case RowOperation::kRmsNorm:
           return kernels_.rms_norm(a.data() + at, b.data(), dim, 1e-5F, y.data() + at);
         case RowOperation::kGlu:
@@ -315,7 +315,7 @@ KernelFigure KernelBench::row_operation(RowOperation operation, std::uint32_t di
   switch (operation) {
     case RowOperation::kQuantizeRow:
       figure.kernel = "quantize_row";
-      bytes_per_value = 6.0;  // two planes
+      bytes_per_value = 5.0;
       break;
     case RowOperation::kRmsNorm:
       figure.kernel = "rms_norm";

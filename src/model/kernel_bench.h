@@ -6,7 +6,7 @@
 //                   and weights at read bandwidth) / the time it took
 //
 // Weights are read from more copies of a matrix than the caches hold, in turn. A product includes
-// the quantization of its rows, as ggml's does. No group of a row is marked (kernels/linear.h).
+// the quantization of its rows, as ggml's does. No value of a row stands out (kernels/linear.h).
 #pragma once
 
 #include <cstdint>

@@ -21,11 +21,10 @@ ValueId id_of(Operators::Node node) {
   return static_cast<ValueId>(reinterpret_cast<std::uintptr_t>(node.handle) - 1);
 }
 
-// Groups of a row are marked, and keep a second plane (kernels/linear.h), from this ratio of their
-// largest value to the row's root mean square on. The inputs of most products are norms, whose
-// large channels carry much of what a model says; docs/reference/accuracy.md has what was measured.
-constexpr float kMarkRatioNormed = 3.0F;
-constexpr float kMarkRatio = 5.0F;
+// Values of a row stand out, and become excesses (kernels/linear.h), from this ratio to the row's
+// root mean square on: few enough to cost little, and the steps of all others stay fine.
+// docs/reference/accuracy.md has what was measured.
+constexpr float kExcessRatio = 3.0F;
 
 }  // namespace
 
@@ -52,7 +51,7 @@ Result<std::unique_ptr<CpuOperators>> CpuOperators::create(const Model& model, K
 }
 
 std::string CpuOperators::numerics() const {
-  return "cpu/2; " + kernels::attention_numerics(format_, set_);
+  return "cpu/3; " + kernels::attention_numerics(format_, set_);
 }
 
 void CpuOperators::begin(const BatchPlan& plan) {
@@ -89,11 +88,9 @@ Operators::Node CpuOperators::add(Node a, Node b) {
 
 Operators::Node CpuOperators::rms_norm(Node x, Weight weight, std::uint32_t dim, float epsilon) {
   const CpuValue& in = program_.value(id_of(x));
-  const ValueId made = record(
+  return node_of(record(
       {.op = CpuOp::kRmsNorm, .a = id_of(x), .weight = weight, .dim = dim, .number = epsilon},
-      in.rows, in.dim);
-  program_.value(made).normed = true;
-  return node_of(made);
+      in.rows, in.dim));
 }
 
 // A quantized matrix multiplies quantized rows; all matrices share one quantized form of a value.
@@ -102,8 +99,7 @@ ValueId CpuOperators::input_of(ValueId x, Weight matrix) {
   const CpuValue in = program_.value(x);
   if (in.quantized_form != kNoValue) return in.quantized_form;
   const ValueId made =
-      record({.op = CpuOp::kQuantize, .a = x, .number = in.normed ? kMarkRatioNormed : kMarkRatio},
-             in.rows, in.dim);
+      record({.op = CpuOp::kQuantize, .a = x, .number = kExcessRatio}, in.rows, in.dim);
   program_.value(x).quantized_form = made;
   return made;
 }

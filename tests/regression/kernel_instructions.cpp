@@ -26,7 +26,7 @@ namespace refrain::kernels {
 namespace {
 
 constexpr std::uint32_t kColumns = 1024, kOutputs = 64;
-constexpr float kMarkRatio = 4.0F;
+constexpr float kExcessRatio = 4.0F;
 
 AlignedBuffer memory_of(std::size_t bytes) {
   AlignedBuffer memory;
@@ -46,6 +46,27 @@ std::vector<float> random_values(std::size_t count) {
   return values;
 }
 
+struct Rows {
+  static constexpr std::uint32_t kCount = 16;
+  std::vector<float> x;
+  AlignedBuffer memory = memory_of(QuantizedRows::bytes(kCount, kColumns));
+  LinearInput input;
+
+  Rows(const CpuKernels& kernels, std::vector<float> values) : x(std::move(values)) {
+    input = {x.data(), kColumns, QuantizedRows::at(memory.data(), kCount, kColumns)};
+    for (std::uint32_t row = 0; row < kCount; ++row) {
+      kernels.quantize_row(x.data() + std::size_t{kColumns} * row, kColumns, kExcessRatio,
+                           input.quantized, row);
+    }
+  }
+};
+
+// With one value in every fourth group that stands out.
+std::vector<float> with_excesses(std::vector<float> x) {
+  for (std::size_t i = 7; i < x.size(); i += std::size_t{4} * kGroup) x[i] = 20.0F;
+  return x;
+}
+
 void measure_products(const CpuKernels& kernels) {
   constexpr std::pair<WeightType, const char*> kTypes[] = {
       {WeightType::kF32, "f32"},   {WeightType::kF16, "f16"},   {WeightType::kBF16, "bf16"},
@@ -53,15 +74,10 @@ void measure_products(const CpuKernels& kernels) {
       {WeightType::kQ5_1, "q5_1"}, {WeightType::kQ8_0, "q8_0"}, {WeightType::kQ4_K, "q4_K"},
       {WeightType::kQ5_K, "q5_K"}, {WeightType::kQ6_K, "q6_K"}};
   constexpr std::uint32_t kRowCounts[] = {1, 16};
-  const std::vector<float> x = random_values(std::size_t{16} * kColumns);
-  const AlignedBuffer rows = memory_of(QuantizedRows::bytes(16, kColumns)),
-                      scratch = memory_of(linear_scratch_bytes());
-  LinearInput input{x.data(), kColumns, QuantizedRows::at(rows.data(), 16, kColumns)};
-  for (std::uint32_t row = 0; row < 16; ++row) {
-    kernels.quantize_row(x.data() + std::size_t{kColumns} * row, kColumns, kMarkRatio,
-                         input.quantized, row);
-  }
-  std::vector<float> y(std::size_t{16} * kOutputs);
+  const AlignedBuffer scratch = memory_of(linear_scratch_bytes());
+  const std::vector<float> x = random_values(std::size_t{Rows::kCount} * kColumns);
+  const Rows plain(kernels, x), outstanding(kernels, with_excesses(x));
+  std::vector<float> y(std::size_t{Rows::kCount} * kOutputs);
   for (const auto& [type, name] : kTypes) {
     PackedMatrix matrix{type, kOutputs, kColumns, nullptr};
     const AlignedBuffer memory = memory_of(matrix.bytes());
@@ -69,11 +85,15 @@ void measure_products(const CpuKernels& kernels) {
     for (std::size_t i = 0; i < matrix.bytes(); ++i)
       memory.data()[i] = static_cast<std::byte>(rng.next() & 0x3BU);
     matrix.data = memory.data();
-    for (const std::uint32_t count : kRowCounts) {
-      measure(std::string("product ") + name + ", rows " + std::to_string(count), [&] {
-        kernels.linear(matrix, input, {0, count, 0, matrix.panel_count()}, y.data(), kOutputs,
+    const auto measure_product = [&](const char* of, const Rows& rows, std::uint32_t count) {
+      measure(std::string("product ") + name + of + ", rows " + std::to_string(count), [&] {
+        kernels.linear(matrix, rows.input, {0, count, 0, matrix.panel_count()}, y.data(), kOutputs,
                        scratch.data());
       });
+    };
+    for (const std::uint32_t count : kRowCounts) measure_product("", plain, count);
+    if (type == WeightType::kQ4_1 || type == WeightType::kQ6_K) {
+      measure_product(" with excesses", outstanding, Rows::kCount);
     }
   }
 }
@@ -84,7 +104,10 @@ void measure_row_operations(const CpuKernels& kernels) {
   const AlignedBuffer rows = memory_of(QuantizedRows::bytes(1, kColumns));
   const QuantizedRows quantized = QuantizedRows::at(rows.data(), 1, kColumns);
   measure("quantize_row",
-          [&] { kernels.quantize_row(x.data(), kColumns, kMarkRatio, quantized, 0); });
+          [&] { kernels.quantize_row(x.data(), kColumns, kExcessRatio, quantized, 0); });
+  const std::vector<float> outstanding = with_excesses(x);
+  measure("quantize_row with excesses",
+          [&] { kernels.quantize_row(outstanding.data(), kColumns, kExcessRatio, quantized, 0); });
   measure("rms_norm", [&] { kernels.rms_norm(x.data(), x.data(), kColumns, 1e-5F, y.data()); });
   measure("glu", [&] { kernels.glu(x.data(), x.data(), kColumns, Gate::kSilu, y.data()); });
 }

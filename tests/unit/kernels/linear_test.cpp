@@ -30,7 +30,7 @@ constexpr TypePair kTypes[] = {
     {WeightType::kQ4_K, GGML_TYPE_Q4_K}, {WeightType::kQ5_K, GGML_TYPE_Q5_K},
     {WeightType::kQ6_K, GGML_TYPE_Q6_K}};
 
-constexpr float kMarkRatio = 6.0F;
+constexpr float kExcessRatio = 6.0F;
 
 float uniform(Rng& rng) {
   return static_cast<float>(static_cast<double>(rng.next() >> 40) / (1 << 24)) * 2.0F - 1.0F;
@@ -87,14 +87,21 @@ struct Rows {
     input.quantized =
         QuantizedRows::at(aligned(memory, QuantizedRows::bytes(count, dim)), count, dim);
     for (std::uint32_t row = 0; row < count; ++row) {
-      kernels.quantize_row(values.data() + std::size_t{dim} * row, dim, kMarkRatio, input.quantized,
-                           row);
+      kernels.quantize_row(values.data() + std::size_t{dim} * row, dim, kExcessRatio,
+                           input.quantized, row);
     }
   }
 
-  bool marked(std::size_t row, std::size_t group) const {
+  // The excess of a row's value, null if its quad has none.
+  const Excess* excess(std::size_t row, std::size_t k) const {
     const QuantizedRows& q = input.quantized;
-    return (q.marks[row * q.words() + group / 32] >> (group % 32) & 1U) != 0;
+    const std::size_t chunk = k / kGroup / kChunkGroups, quad = k / kQuad % (8 * kChunkGroups);
+    const std::uint32_t* ends = q.excess_ends + row * q.chunks() + chunk;
+    const Excess* all = q.excesses + row * q.quads();
+    for (const Excess* at = all + (chunk == 0 ? 0 : ends[-1]); at != all + ends[0]; ++at) {
+      if (at->quad == quad) return at;
+    }
+    return nullptr;
   }
 
   // The value that the product sees.
@@ -102,8 +109,9 @@ struct Rows {
     const std::size_t at = row * dim + k;
     if (!quantized) return values[at];
     const QuantizedRows& q = input.quantized;
-    const double rest = marked(row, k / kGroup) ? q.residuals[at] / 256.0 : 0.0;
-    return (q.values[at] + rest) * q.scales[row * q.groups() + k / kGroup];
+    const double value = q.values[at] * double{q.scales[row * q.groups() + k / kGroup]};
+    const Excess* above = excess(row, k);
+    return above == nullptr ? value : value + double{above->scale} * above->values[k % kQuad];
   }
 };
 
@@ -135,16 +143,17 @@ std::vector<float> random_rows(std::uint32_t count, std::uint32_t dim, Rng& rng)
   std::vector<float> x(std::size_t{count} * dim);
   for (float& v : x) {
     v = uniform(rng);
-    if (rng.next() % 97 == 0) v *= 40.0F;  // so that some groups are marked
+    if (rng.next() % 97 == 0) v *= 40.0F;  // so that some stand out
   }
   return x;
 }
 
 // Every FP32 step of the sum errs by at most half a unit of the partial sum's size, which the sum
-// of the terms' magnitudes bounds; a group takes at most 5 steps, a floating column one.
+// of the terms' magnitudes bounds; a group takes at most 5 steps and 3 for each of its quads, a
+// floating column one.
 void expect_close(const Matrix& matrix, const Rows& rows, const std::vector<float>& y) {
   const bool quantized = is_quantized(matrix.packed.type);
-  const double steps = quantized ? 5.0 * rows.dim / kGroup * 2 + 4 : rows.dim + 1.0;
+  const double steps = quantized ? 29.0 * rows.dim / kGroup + 4 : rows.dim + 1.0;
   for (std::uint32_t row = 0; row < rows.count; ++row) {
     for (std::uint32_t n = 0; n < matrix.packed.rows; ++n) {
       double exact = 0.0, size = 0.0;
@@ -209,7 +218,7 @@ TEST(Linear, TinyHugeAndBrokenValues) {
   Rng rng(9);
   for (const TypePair& type : kTypes) {
     const Matrix matrix(type, 33, 512, rng, 1e-3F);
-    for (const float size : {1e-42F, 1e-33F, 1e-20F, 1e20F, 1e32F}) {
+    for (const float size : {1e-42F, 1e-36F, 1e-33F, 1e-20F, 1e20F, 1e32F}) {
       std::vector<float> reference;
       for (const InstructionSet set : available_instruction_sets()) {
         std::vector<float> x = random_rows(9, 512, rng = Rng(5));
@@ -238,24 +247,57 @@ TEST(Linear, TinyHugeAndBrokenValues) {
   }
 }
 
-TEST(QuantizeRow, KeepsValuesWithinItsSteps) {
+TEST(QuantizeRow, StepsAreThoseOfTheValuesThatDoNotStandOut) {
   Rng rng(10);
-  const std::uint32_t dim = 1056;  // 33 groups: two words of marks
-  std::vector<float> x = random_rows(40, dim, rng);
+  const std::uint32_t dim = 1056;  // 33 groups: two chunks
+  const std::vector<float> x = random_rows(40, dim, rng);
   const Rows rows(x, dim, cpu_kernels(best_instruction_set()));
   const QuantizedRows& q = rows.input.quantized;
-  std::uint32_t marked = 0;
+  std::uint32_t outstanding = 0;
   for (std::size_t row = 0; row < rows.count; ++row) {
-    for (std::size_t k = 0; k < dim; ++k) {
-      const std::size_t g = k / kGroup;
-      const bool mark = rows.marked(row, g);
+    const float* values = x.data() + row * dim;
+    double square = 0.0;
+    for (std::size_t k = 0; k < dim; ++k) square += double{values[k]} * values[k];
+    const double limit = kExcessRatio * std::sqrt(square / dim);
+    for (std::size_t g = 0; g < q.groups(); ++g) {
+      double largest = 0.0, within = 0.0, sum = 0.0;
+      for (std::size_t k = kGroup * g; k < kGroup * (g + 1); ++k) {
+        const double size = std::fabs(values[k]);
+        largest = std::max(largest, size);
+        if (size <= limit) within = std::max(within, size);
+        outstanding += size > limit ? 1 : 0;
+        sum += rows.value(true, row, k);
+      }
       const double step = q.scales[row * q.groups() + g];
-      marked += mark ? 1 : 0;
-      ASSERT_NEAR(rows.value(true, row, k), x[row * dim + k], step * (mark ? 1.0 / 255 : 0.5001));
+      ASSERT_NEAR(step, std::max(within, largest / 255) / 127, 1e-6 * step);
+      ASSERT_NEAR(q.scaled_sums[row * q.groups() + g], sum, 1e-5 * largest);
+      for (std::size_t k = kGroup * g; k < kGroup * (g + 1); ++k) {
+        ASSERT_NEAR(rows.value(true, row, k), values[k], 0.501 * step) << row << ' ' << k;
+        ASSERT_TRUE(std::fabs(values[k]) <= limit || rows.excess(row, k) != nullptr);
+      }
     }
   }
-  EXPECT_GT(marked, 100U);
-  EXPECT_LT(marked, 40 * dim / 2);
+  EXPECT_GT(outstanding, 200U);
+  EXPECT_LT(outstanding, 40 * dim / 50);
+}
+
+TEST(QuantizeRow, GroupOfNothingButLargeValues) {
+  const std::uint32_t dim = 32 * 64;
+  std::vector<float> x(dim, 1e-3F);
+  for (std::size_t k = 32; k < 64; ++k) x[k] = k % 2 == 0 ? 100.0F : -99.0F;
+  x[64] = 300.0F;  // far above what else is in its group
+  x[65] = 0.0F;
+  for (const InstructionSet set : available_instruction_sets()) {
+    const Rows rows(x, dim, cpu_kernels(set));
+    const QuantizedRows& q = rows.input.quantized;
+    for (std::size_t k = 0; k < dim; ++k) {
+      ASSERT_NEAR(rows.value(true, 0, k), x[k], 0.501 * q.scales[k / kGroup]) << k;
+    }
+    EXPECT_EQ(q.excess_ends[0], 9U);  // all quads of the second group, one of the third
+    EXPECT_EQ(q.excess_ends[1], 9U);
+    EXPECT_LT(q.scales[1], 100.0F / 32000);
+    EXPECT_FLOAT_EQ(q.scales[2], 300.0F / 255 / 127);
+  }
 }
 
 }  // namespace
