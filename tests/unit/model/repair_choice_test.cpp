@@ -74,9 +74,12 @@ TEST(RepairChoice, PassesJoinChosenAndFreshRowsInOrder) {
   EXPECT_TRUE(second_pass({}, fresh).empty());
 }
 
-TEST(RepairChoice, AttentionPerKeyIsTheSumOverLayers) {
-  const AttentionMass mass{0, 3, {1.0F, 2.0F, 3.0F, 10.0F, 20.0F, 30.0F}};
-  EXPECT_EQ(attention_per_key(mass), (std::vector<float>{11.0F, 22.0F, 33.0F}));
+TEST(RepairChoice, AttentionPerKeyIsTheSumOverTheLastThirdOfTheLayers) {
+  const AttentionMass six{0, 2, {1, 1, 2, 2, 4, 4, 8, 8, 16.0F, 17.0F, 32.0F, 34.0F}};
+  EXPECT_EQ(attention_per_key(six), (std::vector<float>{48.0F, 51.0F}));
+  const AttentionMass one{0, 3, {1.0F, 2.0F, 3.0F}};
+  EXPECT_EQ(attention_per_key(one), (std::vector<float>{1.0F, 2.0F, 3.0F}));
+  EXPECT_TRUE(attention_per_key({}).empty());
 }
 
 }  // namespace
