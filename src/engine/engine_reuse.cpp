@@ -1,5 +1,6 @@
 // Plans, and prompts with moved runs: which text of other places a request may use, bringing it
 // there, and what happens when its repair is accepted or refused. Engine thread.
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -16,6 +17,15 @@ kv::ReusePlan plan_without_cache(const kv::CacheSpace& space, const TokenList& p
   fresh.spans = {kv::Span{0, static_cast<Position>(prompt.size()), kv::Provenance::kFresh}};
   fresh.reason = kv::MissReason::kDisabled;
   return fresh;
+}
+
+// Whether an approximation spares a quarter of what would be computed for an exact answer. Less is
+// not worth the error: a few lines of boilerplate stand in many prompts.
+bool is_worth_it(const kv::ReusePlan& approximate, const kv::ReusePlan& exact) {
+  std::uint64_t known = approximate.prefix_tokens();
+  for (const kv::SegmentRun& run : approximate.runs) known += run.length;
+  const std::uint64_t spared = known - std::min<std::uint64_t>(known, exact.exact_tokens);
+  return 4 * spared >= exact.tokens.size() - exact.exact_tokens;
 }
 
 Position last_message(const GenerateRequest& request) {
@@ -39,6 +49,8 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
       kv::ReuseAllowance{.scope = kv::ReuseScope::kSegments,
                          .max_divergence = static_cast<float>(asked.reuse.max_divergence)})};
   if (planned.plan.runs.empty() && planned.plan.approximate_tokens == 0) return planned;
+  kv::ReusePlan exact = ledger_.plan(space, asked.prompt);
+  if (!is_worth_it(planned.plan, exact)) return {std::move(exact)};
   const bool judged = asked.reuse.mode == ReuseMode::kRepair;
   if (parts_.reuse.splice == nullptr) {
     planned.refusal = ReuseRefusal::kUnsupported;
@@ -47,7 +59,7 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   } else {
     return planned;
   }
-  planned.plan = ledger_.plan(space, asked.prompt);
+  planned.plan = std::move(exact);
   return planned;
 }
 

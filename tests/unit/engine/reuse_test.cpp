@@ -190,6 +190,19 @@ TEST_P(MovedText, TheNextTurnOfARepairedDialogueFindsItInTheSecondTree) {
   expect_same_answer(*exact, *cold.run(asking(next, ReuseMode::kExact)));
 }
 
+TEST_P(MovedText, AFewSparedRowsAreNotWorthAnApproximation) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const TokenList boilerplate = bench.prompt(100, 1);
+  bench.run(asking(joined({bench.prompt(50, 200), boilerplate, bench.prompt(20, 300)}),
+                   ReuseMode::kExact));
+  const TokenList prompt = joined({bench.prompt(250, 400), boilerplate, bench.prompt(100, 700)});
+  auto stream = bench.run(asking(prompt, ReuseMode::kRepair));
+  EXPECT_EQ(stream->last().usage.moved_tokens + stream->last().usage.repaired_tokens, 0U);
+  EXPECT_EQ(stream->last().usage.refusal, ReuseRefusal::kNone);
+  expect_same_answer(*stream, *cold.run(asking(prompt, ReuseMode::kExact)));
+}
+
 TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
   ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
   ModelBench cold(GetParam(), /*prefix_cache=*/false);
