@@ -42,12 +42,22 @@ std::vector<MovedRun> moved_runs(std::span<const kv::SegmentRun> runs) {
 }
 
 model::ContextChange change_of(std::span<const kv::SegmentRun> runs) {
-  double known = 0.0, moved = 0.0;
+  constexpr double kLittle = 0.25;  // of a run's length
+  double moved = 0.0, recombined = 0.0;
+  const kv::SegmentRun* previous = nullptr;
   for (const kv::SegmentRun& run : runs) {
-    known += double{run.known_context} * run.length;
+    // Tokens in front of it that are not the same there and here, on both sides.
+    const double common = double{run.known_context} * run.source_begin;
+    const double other = run.source_begin + run.begin - 2.0 * common;
+    const bool in_order =
+        previous == nullptr ||
+        run.source_begin >= previous->source_begin + static_cast<Position>(previous->length);
     moved += run.length;
+    if (!in_order || other > kLittle * run.length) recombined += run.length;
+    previous = &run;
   }
-  return known >= 0.5 * moved ? model::ContextChange::kEdited : model::ContextChange::kRecombined;
+  return recombined <= kLittle * moved ? model::ContextChange::kEdited
+                                       : model::ContextChange::kRecombined;
 }
 
 Position question_begin(Position turn, std::span<const MovedRun> runs, Position end) {

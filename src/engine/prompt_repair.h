@@ -40,7 +40,8 @@ struct RepairJudge {
 // Runs of a plan, as repair_choice.h has them.
 std::vector<model::MovedRun> moved_runs(std::span<const kv::SegmentRun> runs);
 
-// Edited, if most of what stood in front of the moved text still does.
+// Edited, if nearly all of the moved text is in its old order and has nearly the same text in front
+// of it: what differs there, on both sides, is at most a quarter of the run's length.
 model::ContextChange change_of(std::span<const kv::SegmentRun> runs);
 
 // Where the last user turn begins: at most the last 64 rows, and not a document that was moved into

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/audit_book.h"
+#include "engine/prompt_repair.h"
 #include "support/model_bench.h"
 
 namespace refrain::test {
@@ -223,6 +224,23 @@ TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
 INSTANTIATE_TEST_SUITE_P(Architectures, MovedText,
                          testing::Values("tiny-llama", "tiny-qwen3", "tiny-gemma3"),
                          [](const auto& test) { return std::string(test.param + 5); });
+
+TEST(ContextChange, IsEditedWhereOrderAndNeighboursStayNearlyTheSame) {
+  using kv::SegmentRun;
+  using model::ContextChange;
+  const auto change = [](std::vector<SegmentRun> runs) { return engine::change_of(runs); };
+  // A timestamp at the top: less than a block stands in front, none of it known.
+  EXPECT_EQ(change({{.begin = 14, .length = 1500, .source_begin = 12}}), ContextChange::kEdited);
+  EXPECT_EQ(change({{.begin = 728, .length = 2328, .source_begin = 746, .known_context = 0.96F}}),
+            ContextChange::kEdited);
+  // A new document in front of an old one.
+  EXPECT_EQ(change({{.begin = 540, .length = 500, .source_begin = 40, .known_context = 1.0F}}),
+            ContextChange::kRecombined);
+  // Everything of the last one's old context stands in front of it, in another order.
+  EXPECT_EQ(change({{.begin = 34, .length = 500, .source_begin = 534, .known_context = 0.06F},
+                    {.begin = 534, .length = 500, .source_begin = 34, .known_context = 1.0F}}),
+            ContextChange::kRecombined);
+}
 
 TEST(AuditBook, BreaksWhereTheMeanIsAboveWhatWasAllowedAndStaysSo) {
   engine::AuditBook book;
