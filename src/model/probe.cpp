@@ -82,7 +82,8 @@ std::vector<float> ProbeReader::residuals(std::span<const MovedRun> runs,
         const std::size_t at = (i * layers + layer) * width;
         const auto now = fresh.subspan(at, width);
         const double length = norm(now);
-        if (length > 0.0) sum += distance(now, moved.subspan(at, width)) / length;
+        // A row that is no number must not count as one that is not off at all.
+        if (length != 0.0) sum += distance(now, moved.subspan(at, width)) / length;
       }
     }
     means.push_back(count == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(count)));

@@ -18,9 +18,13 @@ Position head_end(const MovedRun& run, std::uint32_t head_rows) {
 
 // Moves the `count` rows attended to most to the front.
 void put_first(std::vector<Position>& rows, std::size_t count, std::span<const float> attention) {
+  // NaN has no place in an order; who judges the attention refuses it.
+  const auto weight = [&](Position row) {
+    const float value = attention[static_cast<std::size_t>(row)];
+    return std::isnan(value) ? 0.0F : value;
+  };
   const auto more = [&](Position a, Position b) {
-    const float of_a = attention[static_cast<std::size_t>(a)];
-    const float of_b = attention[static_cast<std::size_t>(b)];
+    const float of_a = weight(a), of_b = weight(b);
     return of_a != of_b ? of_a > of_b : a < b;
   };
   std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), rows.end(),
