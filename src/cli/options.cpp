@@ -138,6 +138,10 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "what --reuse repair keeps to: where a larger mean KL divergence from the answer of a cold "
      "run is expected, the text is computed",
      kEngineUsers, "", 0, 10},
+    {"--idle-recompute", "cache.reuse.idle_recompute", kBool, "true", "", "",
+     "compute approximate answers exactly when nobody waits, for their next turns, and compare "
+     "both",
+     kEngineUsers},
     {"--segment-reuse", "cache.suffix.enabled", kBool, "false", "", "",
      "another way to write --reuse repair (false: exact); between the two flag beats environment "
      "beats file, and in one place they must agree",

@@ -171,7 +171,9 @@ Result<void> EngineHost::prepare_reuse(const Settings& settings) {
   ASSIGN_OR_RETURN(splice, model::Splice::create(model, *compute.arena));
   probes.emplace(model.shape(), *compute.arena);
   ASSIGN_OR_RETURN(const std::optional<Calibration> found, find_calibration(settings, compute));
-  if (found) gate.emplace(found->slopes);
+  if (!found) return {};
+  calibration = std::make_shared<const Calibration>(*found);
+  gate.emplace(calibration->slopes);
   return {};
 }
 
@@ -217,6 +219,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
           .max_waiting = number("--max-queue"),
           .max_waiting_per_tenant = number("--tenant-queue"),
           .max_context = compute.sizing.max_context,
+          .idle_recompute = settings.boolean("--idle-recompute"),
           .default_seed = static_cast<std::uint64_t>(settings.integer("--seed"))});
   host->engine->start();
   return host;

@@ -69,6 +69,8 @@ struct Compute {
   std::string_view exactness() const;
 };
 
+struct Calibration;
+
 // Not movable: the engine holds pointers to its neighbours. Members are destroyed in reverse order,
 // so the engine goes first.
 struct EngineHost {
@@ -80,7 +82,8 @@ struct EngineHost {
   // For text at other places; none of them with ggml's operators, which show no attention.
   std::unique_ptr<model::Splice> splice;
   std::optional<model::ProbeReader> probes;
-  std::optional<model::ReuseGate> gate;
+  std::shared_ptr<const Calibration> calibration;  // null: none
+  std::optional<model::ReuseGate> gate;            // made of it
   std::unique_ptr<engine::Engine> engine;
 
   // `compute` is there: what moves text, and the gate if it is calibrated.

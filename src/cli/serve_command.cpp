@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "capacity/ledgers.h"
 #include "cli/api_keys.h"
+#include "cli/calibration.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/runtime.h"
@@ -104,6 +105,17 @@ std::string reuse_line(const Settings& settings) {
   return line + ", unless a request says otherwise";
 }
 
+// Whether there is anything to judge text at other places by.
+std::string gate_line(const EngineHost& host) {
+  if (host.splice == nullptr)
+    return "gate       none: with --kernels ggml only beginnings can be reused";
+  if (host.calibration == nullptr)
+    return "gate       not calibrated: mode repair computes everything; run `refrain calibrate`";
+  const HeldBack& held = host.calibration->held_back;
+  return str_cat("gate       calibrated: mean KL of ", held.cases, " held-back cases ",
+                 held.kl_mean, " nats where ", held.estimate_mean, " were expected");
+}
+
 void say_model(const EngineHost& host, const Settings& settings, Console& console) {
   const Compute& compute = host.compute;
   const model::Model& model = *compute.loaded.model;
@@ -126,6 +138,7 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
                       settings.text("--kv-format"), ", exactness: ", compute.exactness(), " (",
                       compute.executor->numerics(), ")"));
   console.say(reuse_line(settings));
+  console.say(gate_line(host));
   console.say(
       str_cat("chat       ",
               compute.loaded.chat_template.has_value()
@@ -178,6 +191,7 @@ Exit run_serve(const Settings& settings, Console& console) {
        .clock = &(*host)->clock,
        .model_name = compute.loaded.name,
        .exactness = std::string(compute.exactness()),
+       .calibrated = (*host)->calibration != nullptr,
        .max_context = compute.sizing.max_context,
        .embedding_dim = compute.loaded.model->shape().embedding_dim,
        .model_aliases = compute.loaded.aliases},

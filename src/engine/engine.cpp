@@ -149,6 +149,7 @@ void Engine::Impl::work_idle() {
     } else if (*audit) {
       take_audit(**audit);
     }
+    metrics_.update_idle(idle_.computed_tokens());
   }
   idle_.pause(now_);
   publish_snapshot();
@@ -157,6 +158,7 @@ void Engine::Impl::work_idle() {
 void Engine::Impl::take_audit(const Audit& audit) {
   const bool was_broken = audits_.broken();
   audits_.add(audit);
+  metrics_.count_audit(audit, audits_.broken());
   if (audits_.broken() && !was_broken)
     log_error(
         "approximate answers were further off than promised: from now on only exact context is "
@@ -212,6 +214,7 @@ void Engine::Impl::publish_snapshot() {
   snapshot_.steps = steps_;
   snapshot_.idle_tokens = idle_.computed_tokens();
   snapshot_.audits = audits_.count();
+  snapshot_.promise_broken = audits_.broken();
   snapshot_end_gap_s_ = end_gap_s_;
 }
 

@@ -64,6 +64,7 @@ struct EngineSnapshot {  // copied out after each step, read by /health, /metric
   std::uint64_t steps = 0;
   std::uint64_t idle_tokens = 0;  // computed exactly while nobody waited
   std::uint64_t audits = 0;       // answers over approximate context compared with exact ones
+  bool promise_broken = false;    // they were too far off: approximate reuse has ended
 };
 
 // What a full queue means to the caller of submit().

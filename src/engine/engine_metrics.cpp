@@ -142,6 +142,19 @@ void EngineMetrics::update_ledger(const kv::LedgerTotals& totals, const kv::Ledg
                  counts.total == 0 ? 0.0 : static_cast<double>(counts.pinned) / counts.total);
 }
 
+void EngineMetrics::count_audit(const Audit& audit, bool broken) {
+  if (registry_ == nullptr) return;
+  registry_->add_labeled(Metric::kReuseAudits, audit.same_first_token ? "agree" : "differ", 1);
+  registry_->observe(Metric::kAuditDivergence, audit.divergence);
+  registry_->set(Metric::kReusePromiseBroken, broken ? 1 : 0);
+}
+
+void EngineMetrics::update_idle(std::uint64_t computed) {
+  if (registry_ == nullptr) return;
+  registry_->add(Metric::kIdleTokens, static_cast<double>(computed - idle_tokens_));
+  idle_tokens_ = computed;
+}
+
 void EngineMetrics::set_load(std::uint32_t running, std::uint32_t waiting) {
   if (registry_ == nullptr) return;
   registry_->set(Metric::kRequestsRunning, running);

@@ -8,12 +8,14 @@
 //                           find its own prompt, which is no hit
 //   generation_tokens       every token when it is sampled
 //   latency histograms      requests that ended by stop or length
+//   reuse_audit*, idle_*    idle work, while it goes on
 #pragma once
 
 #include <cstdint>
 
 #include "base/clock.h"
 #include "engine/active_request.h"
+#include "engine/audit_book.h"
 #include "kv/ledger.h"
 #include "metrics/registry.h"
 
@@ -34,6 +36,10 @@ class EngineMetrics {
   // What count_end() does with the usage of a request that has an answer.
   void count_prompt(const Usage& usage);
   void update_ledger(const kv::LedgerTotals& totals, const kv::LedgerCounts& counts);
+  // `broken`: the promise does not hold any more.
+  void count_audit(const Audit& audit, bool broken);
+  // `computed`: all tokens of idle work since the start.
+  void update_idle(std::uint64_t computed);
   void set_load(std::uint32_t running, std::uint32_t waiting);
 
  private:
@@ -41,6 +47,7 @@ class EngineMetrics {
   kv::LedgerTotals reported_;          // totals at the last update
   std::uint64_t sibling_queried_ = 0;  // since the last update
   std::uint64_t sibling_hit_ = 0;
+  std::uint64_t idle_tokens_ = 0;  // reported so far
 };
 
 }  // namespace refrain::engine

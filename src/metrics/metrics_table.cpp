@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 6> kMissReasonNames = {"none",  "cold",  
                                                               "ended", "short", "disabled"};
 constexpr std::array<std::string_view, 4> kRefusalReasons = {"uncalibrated", "divergence",
                                                              "no_room", "unsupported"};
+constexpr std::array<std::string_view, 2> kAuditResults = {"agree", "differ"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
 
@@ -68,6 +69,13 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
     {Metric::kReuseRefused, kCounter, "reuse_refused_total",
      "Requests whose text was found at another place and computed all the same, by reason",
      "reason", kRefusalReasons},
+    {Metric::kReuseAudits, kCounter, "reuse_audits_total",
+     "Approximate answers compared with exact ones while idle, by whether the likeliest first "
+     "token "
+     "was the same",
+     "result", kAuditResults},
+    {Metric::kIdleTokens, kCounter, "idle_computed_tokens_total",
+     "Tokens of approximate answers computed exactly while nobody waited"},
 
     {Metric::kRequestsRunning, kGauge, "num_requests_running", "Sequences being computed now"},
     {Metric::kRequestsWaiting, kGauge, "num_requests_waiting", "Requests waiting for admission"},
@@ -89,6 +97,10 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
     {Metric::kProcessResidentBytes, kGauge, "process_resident_memory_bytes",
      "Resident memory of this process in bytes"},
     {Metric::kConnections, kGauge, "http_connections", "Open HTTP connections"},
+    {Metric::kReusePromiseBroken, kGauge, "reuse_promise_broken",
+     "1 since audits were further off than requests allowed: only exact context is reused until "
+     "the "
+     "server is started again"},
 
     {Metric::kTimeToFirstToken,
      kHistogram,
@@ -164,6 +176,13 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      kHistogram,
      "reuse_divergence_estimate_nats",
      "Mean KL divergence from a cold run that was expected of a request with moved text",
+     "",
+     {},
+     kDivergences},
+    {Metric::kAuditDivergence,
+     kHistogram,
+     "reuse_audit_divergence_nats",
+     "KL divergence that audits found between the exact and the approximate first token",
      "",
      {},
      kDivergences},

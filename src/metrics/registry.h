@@ -39,6 +39,8 @@ enum class Metric {
   kEngineSteps,       // engine_steps_total
   kMissReasons,   // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
   kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
+  kReuseAudits,   // reuse_audits_total{result=agree|differ}
+  kIdleTokens,    // idle_computed_tokens_total
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting
@@ -51,6 +53,7 @@ enum class Metric {
   kFullContextSequences,  // full_context_sequences
   kProcessResidentBytes,  // process_resident_memory_bytes
   kConnections,           // http_connections
+  kReusePromiseBroken,    // reuse_promise_broken (0 or 1)
   // histograms
   kTimeToFirstToken,    // time_to_first_token_seconds
   kTimePerOutputToken,  // request_time_per_output_token_seconds
@@ -63,6 +66,7 @@ enum class Metric {
   kPromptLength,        // request_prompt_tokens
   kGenerationLength,    // request_generation_tokens
   kReuseDivergence,     // reuse_divergence_estimate_nats
+  kAuditDivergence,     // reuse_audit_divergence_nats
   kCount
 };
 

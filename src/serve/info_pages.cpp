@@ -25,7 +25,10 @@ void write_model(JsonWriter& out, const ServerParts& parts, const ServerOptions&
   out.field("chat", parts.chat_template != nullptr);
   const engine::ReuseWish& reuse = options.default_reuse;
   out.key("reuse").begin_object().field("mode", reuse_mode_text(reuse.mode));
-  out.field("max_divergence", reuse.max_divergence).end_object();
+  out.field("max_divergence", reuse.max_divergence);
+  // Where audits broke the promise, reuse stops as if nothing had been measured.
+  out.field("calibrated", parts.calibrated && !parts.engine->snapshot().promise_broken);
+  out.end_object();
   out.key("aliases").begin_array();
   for (const std::string& alias : parts.model_aliases) out.value(alias);
   out.end_array().end_object().end_object();

@@ -63,8 +63,9 @@ struct ServerParts {
   const text::ChatTemplate* chat_template = nullptr;  // null: chat is refused with a clear message
   metrics::Registry* metrics = nullptr;
   const Clock* clock = nullptr;
-  std::string model_name;  // as shown by /v1/models and in responses
-  std::string exactness;   // "token" | "bitwise"
+  std::string model_name;   // as shown by /v1/models and in responses
+  std::string exactness;    // "token" | "bitwise"
+  bool calibrated = false;  // for approximate reuse: `refrain calibrate` has measured this model
   std::uint32_t max_context = 0;
   std::uint32_t embedding_dim = 0;
   std::vector<std::string> model_aliases = {};  // further names that requests may use

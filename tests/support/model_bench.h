@@ -48,6 +48,7 @@ struct ModelBench {
     parts.tokenizer = tokenizer.get();
     parts.executor = executor.get();
     parts.ledger = ledger.get();
+    parts.metrics = &metrics;
     parts.clock = &clock;
     parts.vocabulary_size = model->shape().vocabulary_size;
     parts.embedding_dim = model->shape().embedding_dim;
@@ -80,6 +81,7 @@ struct ModelBench {
   }
 
   SteadyClock clock;
+  metrics::Registry metrics;
   std::unique_ptr<model::Model> model;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<model::KvArena> arena;

@@ -45,6 +45,23 @@ TEST(EngineMetrics, every_prompt_token_has_one_source) {  // O-42
   EXPECT_EQ(sample(registry, "refrain:reuse_divergence_estimate_nats_count"), "1");
 }
 
+TEST(EngineMetrics, audits_and_idle_work_are_counted_as_they_come) {
+  metrics::Registry registry;
+  EngineMetrics counted(&registry);
+  counted.count_audit({.divergence = 0.25, .same_first_token = true}, /*broken=*/false);
+  counted.count_audit({.divergence = 0.5, .same_first_token = false}, /*broken=*/false);
+  counted.count_audit({.divergence = 0.0, .same_first_token = true}, /*broken=*/false);
+  EXPECT_EQ(registry.value(Metric::kReuseAudits, "agree"), 2);
+  EXPECT_EQ(registry.value(Metric::kReuseAudits, "differ"), 1);
+  EXPECT_EQ(sample(registry, "refrain:reuse_audit_divergence_nats_sum"), "0.75");
+  EXPECT_EQ(sample(registry, "refrain:reuse_audit_divergence_nats_count"), "3");
+  EXPECT_EQ(registry.value(Metric::kReusePromiseBroken), 0);
+  counted.count_audit({.divergence = 1.0, .same_first_token = false}, /*broken=*/true);
+  EXPECT_EQ(registry.value(Metric::kReusePromiseBroken), 1);
+  for (const std::uint64_t all : {64U, 64U, 200U}) counted.update_idle(all);
+  EXPECT_EQ(registry.value(Metric::kIdleTokens), 200) << "all so far, not their sum";
+}
+
 TEST(EngineMetrics, refusals_are_counted_by_reason_and_no_refusal_is_none) {
   metrics::Registry registry;
   EngineMetrics counted(&registry);

@@ -63,6 +63,12 @@ void expect_same_answer(const RecordedStream& one, const RecordedStream& other) 
   EXPECT_EQ(logprobs(one), logprobs(other)) << "to the bit";
 }
 
+bool wait_for_audits(const ModelBench& bench, std::uint64_t count) {
+  for (int i = 0; i < 3000 && bench.engine->snapshot().audits < count; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return bench.engine->snapshot().audits >= count;
+}
+
 class MovedText : public testing::TestWithParam<const char*> {};
 
 TEST_P(MovedText, A4IsMovedInSpliceModeAndNeverTakenForExact) {
@@ -211,14 +217,51 @@ TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
   bench.run(asking(text.first, ReuseMode::kExact));
   auto repaired = bench.run(asking(text.second, ReuseMode::kRepair));
   ASSERT_GT(repaired->last().usage.moved_tokens, 0U);
-  const auto done = [&] { return bench.engine->snapshot().audits > 0; };
-  for (int i = 0; i < 3000 && !done(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ASSERT_TRUE(done()) << "nobody waited, and nothing was compared";
+  ASSERT_TRUE(wait_for_audits(bench, 1)) << "nobody waited, and nothing was compared";
   EXPECT_GE(bench.engine->snapshot().idle_tokens, text.second.size() - 37);
+  EXPECT_EQ(bench.metrics.value(metrics::Metric::kIdleTokens),
+            static_cast<double>(bench.engine->snapshot().idle_tokens));
+  EXPECT_EQ(bench.metrics.value(metrics::Metric::kReuseAudits, "agree") +
+                bench.metrics.value(metrics::Metric::kReuseAudits, "differ"),
+            1.0);
   auto exact = bench.run(asking(text.second, ReuseMode::kExact));
   EXPECT_EQ(exact->last().usage.cached_tokens, text.second.size() - 1);
   expect_same_answer(*exact, *cold.run(asking(text.second, ReuseMode::kExact)));
+}
+
+// A gate that expects no error at all, for requests that allow none: each audit shows one.
+TEST(BrokenPromise, EndsApproximateReuseAndSaysSo) {
+  ModelBench bench("tiny-llama", /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  const auto ask = [&](std::uint64_t i) {
+    const TokenList head = bench.prompt(20, 100'000 * i), a = bench.prompt(90, 100'000 * i + 300),
+                    b = bench.prompt(80, 100'000 * i + 600), end = bench.prompt(12, 9'000 + i);
+    bench.run(asking(joined({head, a, b, end}), ReuseMode::kExact, 1));
+    GenerateRequest moved = asking(joined({head, b, a, end}), ReuseMode::kRepair, 1);
+    moved.reuse.max_divergence = 0.0;
+    return bench.run(std::move(moved))->last().usage;
+  };
+  for (std::uint64_t i = 1; i <= engine::AuditBook::kLeast; ++i) {
+    EXPECT_EQ(bench.metrics.value(metrics::Metric::kReusePromiseBroken), 0.0);
+    EXPECT_GT(ask(i).moved_tokens, 0U);
+    ASSERT_TRUE(wait_for_audits(bench, i));
+  }
+  EXPECT_EQ(bench.metrics.value(metrics::Metric::kReusePromiseBroken), 1.0);
+  EXPECT_TRUE(bench.engine->snapshot().promise_broken);
+  const Usage usage = ask(1000);
+  EXPECT_EQ(usage.moved_tokens, 0U);
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kUncalibrated);
+}
+
+TEST(IdleWork, IsLeftOutWhereItIsSwitchedOff) {
+  ModelBench bench("tiny-llama", /*prefix_cache=*/true, /*budget=*/48, kAlways, /*idle=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  ASSERT_GT(bench.run(asking(text.second, ReuseMode::kRepair))->last().usage.moved_tokens, 0U);
+  // What the engine does when nobody waits, it would do before it rests and takes this.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  bench.run(asking(bench.prompt(5, 77), ReuseMode::kExact));
+  EXPECT_EQ(bench.engine->snapshot().idle_tokens, 0U);
+  EXPECT_EQ(bench.metrics.value(metrics::Metric::kIdleTokens), 0.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, MovedText,
