@@ -47,9 +47,9 @@ class ProcessStatements:
         """command [STDIN-EXPRESSION |] ARGUMENTS: runs `refrain ARGUMENTS`."""
         stdin, bar, rest = statement.rest.rpartition(" | ")
         words = [self.binary.model_path(w[2:]) if w.startswith("@@") else w
-                 for w in shlex.split(rest if bar else statement.rest)]
+                 for w in self.words(rest if bar else statement.rest)]
         data = http_client.encode_body(self.value(stdin)) if bar else b""
-        code, out, err, seconds = self.binary.run(words, data)
+        code, out, err, seconds = self.binary.run(words, data, timeout_s=300)
         self.names.update(exit_code=code, stdout=out, stderr=err, seconds=seconds)
 
     def do_signal(self, statement):

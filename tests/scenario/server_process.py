@@ -16,6 +16,7 @@ class Binary:
 
     def __init__(self, path, models, generated):
         self.path, self.models, self.generated = path, models, generated
+        self.data_home = tempfile.TemporaryDirectory(prefix="refrain_data_")
 
     def model_path(self, name):
         """`smol`, `gemma`, the name of a generated model (`tiny`, `tiny-gemma3`), or a path."""
@@ -30,7 +31,8 @@ class Binary:
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith("REFRAIN_")}
         # Tests run beside each other, and waiting threads of a busy machine cost more than they bring.
-        return kept | {"NO_COLOR": "1", "REFRAIN_THREADS": "1"}
+        # Calibrations that somebody has made on this machine are none of a test's.
+        return kept | {"NO_COLOR": "1", "REFRAIN_THREADS": "1", "XDG_DATA_HOME": self.data_home.name}
 
     def run(self, arguments, stdin=b"", timeout_s=60):
         """A command that ends by itself: (exit code, stdout, stderr, seconds)."""

@@ -39,6 +39,18 @@ def user(text, system=None):
     return head + [{"role": "user", "content": text}]
 
 
+def reuse_cases(count, tokens=100):
+    """A file for `refrain calibrate --data`: `count` cases of each kind, documents of about `tokens` tokens."""
+    lines = []
+    for i in range(count):
+        documents = [lorem(tokens, seed=100 * i + k) for k in range(3)]
+        lines.append({"system": "Answer.", "documents": documents, "warm_orders": [[2, 0, 1]],
+                      "question": f"What is said about number {i}?"})
+        head, middle, tail = (lorem(tokens, seed=100 * i + k) for k in range(50, 53))
+        lines.append({"messages": user(f"{head} {middle} {tail}"), "edited_messages": user(f"{head} changed: {tail}")})
+    return "\n".join(map(json.dumps, lines))
+
+
 def is_json(text):
     try:
         json.loads(text)
@@ -64,5 +76,5 @@ def common(left, right):
     return count
 
 
-HELPERS = {"common": common, "lorem": lorem, "noisy": noisy, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
+HELPERS = {"common": common, "lorem": lorem, "noisy": noisy, "reuse_cases": reuse_cases, "user": user, "is_json": is_json, "post": post, "dumps": json.dumps,
            "loads": json.loads}
