@@ -48,7 +48,7 @@ std::optional<double> fit(const std::vector<Pair>& pairs, model::ContextChange c
     exposure += pair.exposure;
     kl += pair.kl;
   }
-  if (exposure <= 0.0 || !std::isfinite(kl)) return std::nullopt;
+  if (exposure <= 0.0 || !std::isfinite(exposure) || !std::isfinite(kl)) return std::nullopt;
   return kl / exposure;
 }
 
@@ -105,6 +105,24 @@ Error not_one(const std::string& path, std::string_view what) {
                "make it anew with `refrain calibrate`, or remove it", "--calibration"};
 }
 
+Result<void> read_count(const std::string& path, const Json& json, const char* name,
+                        std::uint32_t& count) {
+  const auto value = json.find(name);
+  if (value == json.end() || !value->is_number_unsigned())
+    return not_one(path, str_cat("`", name, "` is no count"));
+  count = value->get<std::uint32_t>();
+  return {};
+}
+
+Result<void> read_figure(const std::string& path, const Json& json, const char* name,
+                         double& figure) {
+  const auto value = json.find(name);
+  if (value == json.end() || !value->is_number())
+    return not_one(path, str_cat("`", name, "` is no number"));
+  figure = value->get<double>();
+  return {};
+}
+
 Result<Calibration> from_json(const std::string& path, const Json& json) {
   Calibration calibration;
   const auto slopes = json.find("nats_per_exposure");
@@ -125,13 +143,13 @@ Result<Calibration> from_json(const std::string& path, const Json& json) {
           value->get<double>();
     }
   }
-  calibration.fitted_cases = json.value("fitted_cases", 0U);
-  if (const auto held = json.find("held_back"); held != json.end() && held->is_object()) {
-    calibration.held_back = {.cases = held->value("cases", 0U),
-                             .kl_mean = held->value("kl_mean", 0.0),
-                             .estimate_mean = held->value("estimate_mean", 0.0),
-                             .kept = held->value("kept", 0.0)};
-  }
+  RETURN_IF_ERROR(read_count(path, json, "fitted_cases", calibration.fitted_cases));
+  const auto held = json.find("held_back");
+  if (held == json.end() || !held->is_object()) return not_one(path, "`held_back` is missing");
+  RETURN_IF_ERROR(read_count(path, *held, "cases", calibration.held_back.cases));
+  RETURN_IF_ERROR(read_figure(path, *held, "kl_mean", calibration.held_back.kl_mean));
+  RETURN_IF_ERROR(read_figure(path, *held, "estimate_mean", calibration.held_back.estimate_mean));
+  RETURN_IF_ERROR(read_figure(path, *held, "kept", calibration.held_back.kept));
   return calibration;
 }
 

@@ -46,8 +46,9 @@ def reuse_cases(count, tokens=100):
         documents = [lorem(tokens, seed=100 * i + k) for k in range(3)]
         lines.append({"system": "Answer.", "documents": documents, "warm_orders": [[2, 0, 1]],
                       "question": f"What is said about number {i}?"})
-        head, middle, tail = (lorem(tokens, seed=100 * i + k) for k in range(50, 53))
-        lines.append({"messages": user(f"{head} {middle} {tail}"), "edited_messages": user(f"{head} changed: {tail}")})
+        # A small change in front of a long tail: else it counts as recombined, whatever it is called.
+        head, old, tail = lorem(tokens, 100 * i + 50), lorem(6, 100 * i + 51), lorem(2 * tokens, 100 * i + 52)
+        lines.append({"messages": user(f"{head} {old} {tail}"), "edited_messages": user(f"{head} Changed. {tail}")})
     return "\n".join(map(json.dumps, lines))
 
 

@@ -37,7 +37,7 @@ model::ModelShape small_shape() {
 struct Rows {
   Rows() {
     for (std::uint32_t block = 0; block < kBlocks; ++block)
-      table.push_back(BlockId{static_cast<std::int32_t>(block)});
+      table.push_back(BlockId{block});
     fill([] { return kHalfOne; });
   }
   template <typename Make>
@@ -101,9 +101,8 @@ Prompt random_prompt(Rng& rng) {
   const auto end = std::max(at, prompt.runs.back().end + 1) + static_cast<Position>(rng.below(30));
   for (Position row = 0; row < end; ++row)
     prompt.tokens.push_back(TokenId{static_cast<std::int32_t>(rng.below(50))});
-  prompt.question =
-      question_begin(static_cast<Position>(rng.below(static_cast<std::uint64_t>(end))), prompt.runs,
-                     end);
+  prompt.question = question_begin(
+      static_cast<Position>(rng.below(static_cast<std::uint64_t>(end))), prompt.runs, end);
   return prompt;
 }
 
@@ -139,9 +138,8 @@ struct Player {
         RC_ASSERT(repair.pending().size() == left);
         const std::size_t count = 1 + rng.below(left);
         const std::span<const Position> piece = repair.pending().first(count);
-        const bool asked = std::ranges::any_of(piece, [&](Position row) {
-          return repair.wants_mass(row);
-        });
+        const bool asked =
+            std::ranges::any_of(piece, [&](Position row) { return repair.wants_mass(row); });
         course.computed.insert(piece.begin(), piece.end());
         const model::AttentionMass seen = mass(prompt);
         repair.ran(count, asked ? &seen : nullptr, rows.table);
@@ -229,8 +227,8 @@ TEST_P(NotANumber, InTheAttentionIsRefused) {
   Rng rng(1);
   Rows rows;
   const Prompt prompt = two_runs();
-  for (const float weight : {std::numeric_limits<float>::quiet_NaN(),
-                             std::numeric_limits<float>::infinity()}) {
+  for (const float weight :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const model::ReuseGate gate = gate_of(0.0);  // allows every number
     PromptRepair repair(prompt.runs, prompt.tokens, prompt.question, GetParam(),
                         {.gate = &gate, .max_divergence = 10}, &rows.probes);
@@ -277,18 +275,23 @@ TEST(PromptRepair, QuestionsAreTheFreshEndOfTheLastTurn) {
   EXPECT_EQ(question_begin(200, runs, 130), 129) << "at least the last row";
 }
 
-TEST(PromptRepair, TextIsEditedWhereMostOfItsContextStandsInFrontOfIt) {
-  const auto run = [](std::uint32_t length, float known) {
+TEST(PromptRepair, TextIsEditedWhereItKeepsItsOrderAndNearlyAllInFrontOfIt) {
+  const auto run = [](Position begin, Position source, std::uint32_t length, float known) {
     kv::SegmentRun made;
+    made.begin = begin;
+    made.source_begin = source;
     made.length = length;
     made.known_context = known;
     return made;
   };
   using Runs = std::vector<kv::SegmentRun>;
-  EXPECT_EQ(change_of(Runs{run(100, 0.9F)}), ContextChange::kEdited);
-  EXPECT_EQ(change_of(Runs{run(100, 0.1F)}), ContextChange::kRecombined);
-  EXPECT_EQ(change_of(Runs{run(300, 0.1F), run(100, 1.0F)}), ContextChange::kRecombined);
-  EXPECT_EQ(change_of(Runs{run(100, 0.1F), run(300, 1.0F)}), ContextChange::kEdited);
+  EXPECT_EQ(change_of(Runs{run(110, 100, 400, 0.95F)}), ContextChange::kEdited);
+  EXPECT_EQ(change_of(Runs{run(110, 100, 400, 0.1F)}), ContextChange::kRecombined);
+  EXPECT_EQ(change_of(Runs{run(110, 100, 400, 0.95F), run(520, 500, 400, 0.95F)}),
+            ContextChange::kEdited);
+  EXPECT_EQ(change_of(Runs{run(10, 510, 400, 0.95F), run(520, 0, 400, 0.95F)}),
+            ContextChange::kRecombined)
+      << "exchanged";
 }
 
 }  // namespace

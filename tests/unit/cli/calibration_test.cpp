@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -27,8 +28,7 @@ ReuseResult measured(ReuseKind kind, double exposure, std::vector<double> kl) {
   ReuseResult result;
   result.kind = kind;
   result.run_count = 1;
-  result.change =
-      kind == ReuseKind::kEdited ? ContextChange::kEdited : ContextChange::kRecombined;
+  result.change = kind == ReuseKind::kEdited ? ContextChange::kEdited : ContextChange::kRecombined;
   RungResult rung{.rung = RepairRung::kMoved, .errors = {}, .exposure = exposure};
   rung.errors.kl = std::move(kl);
   result.rungs.push_back(std::move(rung));
@@ -39,8 +39,7 @@ std::vector<ReuseResult> nine_cases() {
   std::vector<ReuseResult> results;
   for (int i = 0; i < 3; ++i) {
     const double exposure = 0.1 * (i + 1);
-    results.push_back(
-        measured(ReuseKind::kRecombined, exposure, {3.0 * exposure, 1.0 * exposure}));
+    results.push_back(measured(ReuseKind::kRecombined, exposure, {3.0 * exposure, 1.0 * exposure}));
     results.push_back(measured(ReuseKind::kEdited, exposure, {0.5 * exposure}));
   }
   return results;
@@ -211,8 +210,7 @@ TEST_F(CalibrationFile, ThatCannotBeWrittenIsAnErrorAndLeavesTheOldOne) {
 TEST(CalibrationPath, IsTheOptionElseTheDataFolder) {
   const Hash128 key = hash_text("key");
   const auto path = [&](const std::string& option, std::map<std::string, std::string> variables) {
-    return calibration_path(
-        option, [&](const std::string& name) { return variables[name]; }, key);
+    return calibration_path(option, [&](const std::string& name) { return variables[name]; }, key);
   };
   const std::string name = "/refrain/calibration/" + to_hex(key) + ".json";
   EXPECT_EQ(*path("mine.json", {{"XDG_DATA_HOME", "/x"}}), "mine.json");
