@@ -6,6 +6,7 @@
 import argparse
 import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import threading
 import time
 import unittest
 
+import texts
 from server_process import Binary, ServerProcess
 
 BINARY = None  # set by main()
@@ -408,6 +410,36 @@ class Measuring(unittest.TestCase):
             code, out, err = refrain("eval", "reuse", "--model", "tiny", "--data", file.name)
             self.assertEqual((code, out), (2, ""))
             self.assertIn('error: line 1: there is no "warm_orders"\nhint: ', err)
+
+    def test_calibrate_makes_what_serve_judges_by(self):
+        with file_with(texts.reuse_cases(3), ".jsonl") as data, tempfile.TemporaryDirectory() as folder:
+            home = {"XDG_DATA_HOME": folder}
+            flags = ["calibrate", "--model", "tiny", "--data", data.name, "--answer-rows", "4"]
+            code, out, err = refrain(*flags, environment=home)
+            self.assertEqual((code, err), (0, ""))
+            for words in ("edited, rung 0 moved: ", "recombined, rung 3 more: ", "held back: 2 cases", "written to " + folder):
+                self.assertIn(words, out)
+            (path,) = pathlib.Path(folder).glob("refrain/calibration/*.json")
+            kept = json.loads(path.read_text())
+            self.assertEqual((kept["format"], kept["fitted_cases"]), ("refrain-calibration/1", 4))
+            self.assertGreater(kept["nats_per_exposure"]["recombined"]["moved"], 0)
+            run = ["run", "hi", "--model", "tiny", "--max-tokens", "2", "--reuse", "repair"]
+            self.assertEqual(refrain(*run, "--calibration", str(path))[0], 0)
+            missing = str(path) + ".missing"
+            code, out, err = refrain(*run, "--calibration", missing)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(f"error: there is no calibration `{missing}`\nhint: make it with `refrain calibrate", err)
+            code, out, err = refrain(*run, "--calibration", str(path), "--kv-format", "q8")
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("is that of another model, KV format or instruction set\nhint: run `refrain calibrate`", err)
+            path.write_text(path.read_text()[:100])
+            code, out, err = refrain(*run, environment=home)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("is not a calibration", err)
+        with file_with(texts.reuse_cases(2), ".jsonl") as data:
+            code, out, err = refrain("calibrate", "--model", "tiny", "--data", data.name, "--calibration", "/nowhere/x.json")
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("error: only 2 recombined cases with text that can be moved\nhint: give at least 3", err)
 
     def test_bench_serve_measures_a_running_server_in_every_workload(self):
         # Long enough for every workload: the tiny vocabulary needs three tokens a word.
