@@ -77,9 +77,10 @@ Result<bool> evaluate(const Settings& settings, Console& console) {
                    results));
   } else {
     console.out(reuse_text(reuse_figures(results)));
-    console.out(inexact == 0
-                    ? "noise floor 0: cold runs in other chunks and full repair are the same bits\n"
-                    : str_cat(inexact, " cases differ where every bit must be the same\n"));
+    console.out(
+        inexact == 0
+            ? "noise floor 0: full repair and each cold run in other chunks are the same bits\n"
+            : str_cat(inexact, " cases differ where every bit must be the same\n"));
     if (gate) {
       console.out(str_cat("gate: at most ", options.max_divergence, " nats expected\n"));
     } else if (settings.text("--mode") != "splice") {

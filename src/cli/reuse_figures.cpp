@@ -61,6 +61,7 @@ std::optional<double> mean_copied(const std::vector<const ReuseResult*>& cases,
                                   const Chosen& answer) {
   if (cases.front()->kind != ReuseKind::kCopied) return std::nullopt;
   std::vector<double> shares;
+  shares.reserve(cases.size());
   for (const ReuseResult* one : cases) shares.push_back(copied_share(one->span, answer(*one)));
   return mean(shares);
 }
