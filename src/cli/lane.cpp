@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/str.h"
 
 namespace refrain::cli {
@@ -27,6 +28,11 @@ Lane::~Lane() {
 void Lane::append(std::span<const TokenId> tokens) {
   ledger_->append(id_, tokens, 0);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+}
+
+void Lane::overwrite(Position at, TokenId token) {
+  CHECK(!kept_ && static_cast<std::uint32_t>(at) < length(), "no row that may be overwritten");
+  tokens_[static_cast<std::size_t>(at)] = token;
 }
 
 Result<std::unique_ptr<Lanes>> Lanes::create(Compute& compute, std::uint32_t step_tokens) {

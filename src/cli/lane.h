@@ -43,6 +43,9 @@ class Lane {
 
   // Slots for more tokens behind the prompt.
   void append(std::span<const TokenId> tokens);
+  // Another token in a slot that has one. Its row and later ones are to be computed again, and the
+  // lane is not to be kept.
+  void overwrite(Position at, TokenId token);
   // All its rows are computed: at its end the exact ones stay, to be found by others.
   void keep() { kept_ = true; }
 

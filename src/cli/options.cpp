@@ -137,7 +137,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--max-divergence", "cache.reuse.max_divergence", kReal, "0.05", "nats", "",
      "what --reuse repair keeps to: where a larger mean KL divergence from the answer of a cold "
      "run is expected, the text is computed",
-     kEngineUsers, "", 0, 10},
+     "serve,chat,run,eval reuse", "", 0, 10},
     {"--idle-recompute", "cache.reuse.idle_recompute", kBool, "true", "", "",
      "compute approximate answers exactly when nobody waits, for their next turns, and compare "
      "both",
@@ -236,8 +236,15 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
      "folder",
      "serve,chat,run,eval reuse,calibrate"},
-    {"--cases", "", kInteger, "9", "", "", "generated cases of each kind", kReuseMeasurers, "", 1,
+    {"--cases", "", kInteger, "9", "", "", "generated cases, recombined and as many edited ones",
+     kReuseMeasurers, "", 0, 1e4},
+    {"--changed", "", kInteger, "8", "", "",
+     "generated cases in which a fact changes that is then asked for", "eval reuse", "", 0, 1e4},
+    {"--copied", "", kInteger, "4", "", "",
+     "generated cases in which a passage is to be repeated word for word", "eval reuse", "", 0,
      1e4},
+    {"--print-cases", "", kBool, "false", "", "",
+     "write the cases as lines that --data reads, and measure nothing", "eval reuse"},
     {"--mode", "", kChoice, "repair", "", "splice|repair",
      "splice: rows moved only; repair: every rung of the ladder", "eval reuse"},
     {"--answer-rows", "", kInteger, "24", "rows", "",

@@ -79,15 +79,22 @@ Result<void> ReuseBench::store(const ReuseCase& one) {
   return {};
 }
 
-Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt) {
+ReuseBench::Wanted ReuseBench::wanted_of(ReuseKind kind) const {
+  constexpr std::uint32_t kChangedRows = 21;  // 20 tokens: a sentence with the fact
+  constexpr std::uint32_t kCopiedRows = 129;  // kSpanTokens, and a few words in front of them
+  if (kind == ReuseKind::kChanged) return {.rows = kChangedRows, .answers = true};
+  if (kind == ReuseKind::kCopied) return {.rows = kCopiedRows, .answers = true};
+  return {.rows = options_.answer_rows};
+}
+
+std::string ReuseBench::text_of(const TokenList& answer) const {
+  return compute_.loaded.tokenizer->decode(answer);
+}
+
+Result<void> ReuseBench::answer(Lane& lane, Cold& cold, std::uint32_t rows) {
   const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-  Cold cold;
-  const Tick started = clock_.now();
-  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, options_.answer_rows, LaneReuse::kNothing));
-  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), cold.rows));
-  cold.ttft = clock_.now() - started;
   std::vector<float> next;
-  while (cold.rows.size() < width * options_.answer_rows) {
+  while (cold.rows.size() < width * rows) {
     const TokenId token{static_cast<std::int32_t>(likeliest(std::span(cold.rows).last(width)))};
     if (compute_.loaded.tokenizer->is_end_of_generation(token)) break;
     cold.answer.push_back(token);
@@ -95,6 +102,16 @@ Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt) {
     RETURN_IF_ERROR(lanes_->run_from(lane, last_row(lane), last_row(lane), next));
     cold.rows.insert(cold.rows.end(), next.begin(), next.end());
   }
+  return {};
+}
+
+Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt, std::uint32_t rows) {
+  Cold cold;
+  const Tick started = clock_.now();
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, rows, LaneReuse::kNothing));
+  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), cold.rows));
+  cold.ttft = clock_.now() - started;
+  RETURN_IF_ERROR(answer(lane, cold, rows));
   if (!std::all_of(cold.rows.begin(), cold.rows.end(), [](float x) { return std::isfinite(x); })) {
     return Error{Code::kInternal, "the model gave a NaN or an infinity", "the file may be damaged"};
   }
@@ -112,9 +129,54 @@ Result<std::vector<float>> ReuseBench::answer_rows(Lane& lane, std::vector<float
   return last;
 }
 
+// The cold rows hold as long as the tokens are the same; from there on rows are computed again.
+Result<std::string> ReuseBench::own_answer(Lane& lane, std::vector<float> rows,
+                                           const TokenList& cold_answer,
+                                           std::uint32_t wanted_rows) {
+  const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
+  const auto begin = static_cast<Position>(lane.length() - cold_answer.size());
+  TokenList own;
+  bool same = true;
+  std::span<const float> row = std::span(rows).first(width);
+  std::vector<float> computed;
+  for (std::size_t i = 0; i + 1 < wanted_rows; ++i) {
+    const TokenId token{static_cast<std::int32_t>(likeliest(row))};
+    if (compute_.loaded.tokenizer->is_end_of_generation(token)) break;
+    own.push_back(token);
+    same = same && i < cold_answer.size() && cold_answer[i] == token;
+    if (same) {
+      row = std::span(rows).subspan((i + 1) * width, width);
+      continue;
+    }
+    const Position at = begin + static_cast<Position>(i);
+    if (at < static_cast<Position>(lane.length())) {
+      lane.overwrite(at, token);
+    } else {
+      lane.append(std::span(&token, 1));
+    }
+    ASSIGN_OR_RETURN([[maybe_unused]] const std::size_t done,
+                     lanes_->step(lane, {.rows = std::span(&at, 1), .first_logits = at}, output_));
+    computed = output_.logits;
+    row = computed;
+  }
+  return text_of(own);
+}
+
+// The text of the cache is that of the old context, at its place: as a cold run has it.
+Result<std::string> ReuseBench::answer_before(const Messages& before, std::uint32_t rows) {
+  ASSIGN_OR_RETURN(const Asked asked, encode(before));
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, rows, LaneReuse::kPrefix));
+  Cold answered;
+  RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane),
+                                   answered.rows));
+  RETURN_IF_ERROR(answer(lane, answered, rows));
+  return text_of(answered.answer);
+}
+
 Result<RowErrors> ReuseBench::compare_cold(const TokenList& prompt, const Cold& cold,
                                            std::uint32_t step_tokens) {
-  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, options_.answer_rows, LaneReuse::kNothing));
+  const auto more = static_cast<std::uint32_t>(cold.answer.size());
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, more, LaneReuse::kNothing));
   std::vector<float> last;
   RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), last, step_tokens));
   ASSIGN_OR_RETURN(const std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
@@ -164,12 +226,21 @@ Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
   return repaired;
 }
 
+Result<void> ReuseBench::compare(Lane& lane, std::vector<float> last, const Cold& cold,
+                                 const Wanted& wanted, RungResult& result) {
+  ASSIGN_OR_RETURN(std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
+  result.errors = compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
+  if (wanted.answers) {
+    ASSIGN_OR_RETURN(result.answer, own_answer(lane, std::move(got), cold.answer, wanted.rows));
+  }
+  return {};
+}
+
 Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& asked,
-                                        const Cold& cold) {
+                                        const Cold& cold, const Wanted& wanted) {
   RungResult result{.rung = rung, .errors = {}, .exposure = {}};
   const Tick started = clock_.now();
-  ASSIGN_OR_RETURN(Lane lane,
-                   lanes_->open(asked.tokens, options_.answer_rows, LaneReuse::kSegments));
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, wanted.rows, LaneReuse::kSegments));
   std::vector<float> last;
   if (lane.runs().empty()) {
     RETURN_IF_ERROR(
@@ -181,16 +252,15 @@ Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& ask
     last = std::move(repaired.last);
   }
   result.ttft = clock_.now() - started;
-  ASSIGN_OR_RETURN(const std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
-  result.errors = compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
+  RETURN_IF_ERROR(compare(lane, std::move(last), cold, wanted, result));
   return result;
 }
 
-Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold) {
+Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
+                                        const Wanted& wanted) {
   GateResult result{.estimate = {}, .chosen = {.errors = {}, .exposure = {}}};
   const Tick started = clock_.now();
-  ASSIGN_OR_RETURN(Lane lane,
-                   lanes_->open(asked.tokens, options_.answer_rows, LaneReuse::kSegments));
+  ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, wanted.rows, LaneReuse::kSegments));
   auto begin = static_cast<Position>(lane.exact_tokens());
   bool all = lane.runs().empty();
   std::vector<float> last;
@@ -202,16 +272,14 @@ Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold) {
     const engine::PromptRepair& repair = repaired.repair;
     result.refused = all = repair.state() == engine::PromptRepair::State::kRefused;
     result.estimate = repair.estimate();
-    result.chosen.rung = repair.rung();
+    result.chosen.rung = all ? model::RepairRung::kAll : repair.rung();
     result.chosen.repaired_rows = repair.repaired_rows();
     begin = repair.first_row();
     last = std::move(repaired.last);
   }
   if (all) RETURN_IF_ERROR(lanes_->run_from(lane, begin, last_row(lane), last));
   result.chosen.ttft = clock_.now() - started;
-  ASSIGN_OR_RETURN(const std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
-  result.chosen.errors =
-      compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
+  RETURN_IF_ERROR(compare(lane, std::move(last), cold, wanted, result.chosen));
   return result;
 }
 
@@ -229,12 +297,32 @@ Result<void> ReuseBench::look(const Asked& asked, std::vector<RungResult>& rungs
   return {};
 }
 
+Result<void> ReuseBench::describe(const ReuseCase& one, const Cold& cold, ReuseResult& result) {
+  constexpr std::size_t kSpanTokens = 100;
+  if (one.kind == ReuseKind::kChanged || one.kind == ReuseKind::kCopied)
+    result.cold_answer = text_of(cold.answer);
+  if (one.changed) {
+    ASSIGN_OR_RETURN(result.answer_before,
+                     answer_before(one.changed->before, wanted_of(one.kind).rows));
+    result.old_value = one.changed->old_value;
+    result.new_value = one.changed->new_value;
+  }
+  if (!one.passage.empty()) {
+    TokenList span = compute_.loaded.tokenizer->encode(one.passage, {.add_bos = false});
+    span.resize(std::min(span.size(), kSpanTokens));
+    result.span = text_of(span);
+  }
+  return {};
+}
+
 Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
   RETURN_IF_ERROR(store(one));
   ASSIGN_OR_RETURN(const Asked asked, encode(one.target));
+  const Wanted wanted = wanted_of(one.kind);
   ReuseResult result{.kind = one.kind, .cold_again = {}, .dropped = {}, .rungs = {}, .gate = {}};
-  ASSIGN_OR_RETURN(const Cold cold, run_cold(asked.tokens));
+  ASSIGN_OR_RETURN(const Cold cold, run_cold(asked.tokens, wanted.rows));
   result.cold_ttft = cold.ttft;
+  RETURN_IF_ERROR(describe(one, cold, result));
   TokenList rest;
   {
     ASSIGN_OR_RETURN(const Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kSegments));
@@ -245,19 +333,19 @@ Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
     for (const kv::SegmentRun& run : lane.runs()) result.moved_tokens += run.length;
     rest = without_runs(lane);
   }
-  if (options_.checks) {
+  if (options_.checks && !wanted.answers) {
     const std::uint32_t other_chunks = std::max(1U, options_.step_tokens * 5 / 8);
     ASSIGN_OR_RETURN(result.cold_again, compare_cold(asked.tokens, cold, other_chunks));
     ASSIGN_OR_RETURN(result.dropped, compare_cold(rest, cold, 0));
   }
   for (const model::RepairRung rung : options_.rungs) {
-    ASSIGN_OR_RETURN(RungResult measured, run_rung(rung, asked, cold));
+    ASSIGN_OR_RETURN(RungResult measured, run_rung(rung, asked, cold, wanted));
     result.rungs.push_back(std::move(measured));
   }
   if (std::ranges::any_of(options_.rungs, model::needs_mass))
     RETURN_IF_ERROR(look(asked, result.rungs));
   if (options_.gate != nullptr) {
-    ASSIGN_OR_RETURN(result.gate, run_gate(asked, cold));
+    ASSIGN_OR_RETURN(result.gate, run_gate(asked, cold, wanted));
   }
   return result;
 }

@@ -7,6 +7,7 @@
 //   cold        all rows                                          -> answer, its rows, TTFT
 //   cold again  all rows in other chunks                          -> must be the same bits
 //   rung        prefix shared, runs moved | look | chosen + fresh -> rows of the same answer, TTFT
+//   (changed and copied cases: and what each variant itself answers greedily)
 //   gate        the same, as far as a calibrated gate wants       -> or refused, and computed
 //   dropped     the prompt without what would have been moved     -> rows of the same answer
 #pragma once
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -44,6 +46,7 @@ struct RungResult {
   std::uint32_t repaired_rows = 0;  // moved rows computed again
   Tick ttft = 0;                    // from the prompt's tokens to the logits of its last row
   Tick move = 0;                    // of that, copying and turning rows
+  std::string answer = {};          // greedy; of changed and copied cases
   std::optional<double> exposure;   // what a gate would judge by; of rungs with attention or fewer
 };
 
@@ -61,8 +64,12 @@ struct ReuseResult {
   std::uint32_t run_count = 0;
   model::ContextChange change{};  // as the gate sees it
   Tick cold_ttft = 0;
-  RowErrors cold_again;
+  RowErrors cold_again;  // this and the next: without rows if not checked
   RowErrors dropped;
+  std::string cold_answer = {};  // as RungResult::answer
+  // kChanged: the cold answer to the same question before the change, and the values.
+  std::string answer_before = {}, old_value = {}, new_value = {};
+  std::string span = {};  // kCopied: the 100 tokens that were to be repeated
   std::vector<RungResult> rungs;
   std::optional<GateResult> gate;
 
@@ -84,6 +91,11 @@ class ReuseBench {
     TokenList tokens;
     Position turn = 0;
   };
+  // How many rows of an answer count, and whether what is answered counts as well.
+  struct Wanted {
+    std::uint32_t rows = 0;
+    bool answers = false;
+  };
   struct Cold {
     TokenList answer;
     std::vector<float> rows;  // [1 + answer][vocabulary_size]
@@ -98,7 +110,19 @@ class ReuseBench {
   ReuseBench(Compute& compute, const ReuseOptions& options);
   Result<Asked> encode(const Messages& messages) const;
   Result<void> store(const ReuseCase& one);
-  Result<Cold> run_cold(const TokenList& prompt);
+  Wanted wanted_of(ReuseKind kind) const;
+  Result<Cold> run_cold(const TokenList& prompt, std::uint32_t rows);
+  // Goes on greedily behind `cold.rows`, which has that of the last token; at most `rows` of them.
+  Result<void> answer(Lane& lane, Cold& cold, std::uint32_t rows);
+  // What is answered greedily where the rows of the cold answer are `rows`.
+  Result<std::string> own_answer(Lane& lane, std::vector<float> rows, const TokenList& cold_answer,
+                                 std::uint32_t wanted_rows);
+  Result<std::string> answer_before(const Messages& before, std::uint32_t rows);
+  std::string text_of(const TokenList& answer) const;
+  Result<void> describe(const ReuseCase& one, const Cold& cold, ReuseResult& result);
+  // Errors and answer behind a prompt whose rows are computed.
+  Result<void> compare(Lane& lane, std::vector<float> last, const Cold& cold, const Wanted& wanted,
+                       RungResult& result);
   // Rows of the answer behind a prompt whose rows are computed; `last` are its last logits.
   Result<std::vector<float>> answer_rows(Lane& lane, std::vector<float> last,
                                          const TokenList& answer);
@@ -106,8 +130,9 @@ class ReuseBench {
                                  std::uint32_t step_tokens);
   Tick move_runs(const Lane& lane);
   Result<Repaired> repair(const Lane& lane, Position turn, const engine::RepairJudge& judge);
-  Result<RungResult> run_rung(model::RepairRung rung, const Asked& asked, const Cold& cold);
-  Result<GateResult> run_gate(const Asked& asked, const Cold& cold);
+  Result<RungResult> run_rung(model::RepairRung rung, const Asked& asked, const Cold& cold,
+                              const Wanted& wanted);
+  Result<GateResult> run_gate(const Asked& asked, const Cold& cold, const Wanted& wanted);
   Result<void> look(const Asked& asked, std::vector<RungResult>& rungs);
 
   Compute& compute_;

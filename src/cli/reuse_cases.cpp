@@ -1,6 +1,7 @@
 // Cases from JSON lines. Any thread.
 #include "cli/reuse_cases.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/str.h"
@@ -43,8 +44,7 @@ Result<Json> list_of(const Json& line, const char* name) {
   return line.at(name);
 }
 
-Result<Messages> messages_of(const Json& line, const char* name) {
-  ASSIGN_OR_RETURN(const Json list, list_of(line, name));
+Result<Messages> messages_in(const Json& list) {
   Messages messages;
   for (const Json& message : list) {
     ASSIGN_OR_RETURN(std::string role, text_of(message, "role"));
@@ -52,6 +52,11 @@ Result<Messages> messages_of(const Json& line, const char* name) {
     messages.push_back({.role = std::move(role), .content = std::move(content)});
   }
   return messages;
+}
+
+Result<Messages> messages_of(const Json& line, const char* name) {
+  ASSIGN_OR_RETURN(const Json list, list_of(line, name));
+  return messages_in(list);
 }
 
 Result<std::vector<std::size_t>> order_of(const Json& list, std::size_t document_count) {
@@ -93,10 +98,44 @@ Result<ReuseCase> recombined_of(const Json& line) {
   return recombined_case(source);
 }
 
+// Of any kind, request by request.
+Result<ReuseCase> written_out(const Json& line) {
+  ASSIGN_OR_RETURN(const std::string name, text_of(line, "kind"));
+  const auto kind =
+      std::ranges::find_if(kReuseKinds, [&](ReuseKind each) { return name_of(each) == name; });
+  if (kind == std::end(kReuseKinds)) return bad("\"kind\" is none of those that there are");
+  ReuseCase made{.kind = *kind, .warm = {}, .target = {}};
+  ASSIGN_OR_RETURN(const Json warm, list_of(line, "warm"));
+  for (const Json& list : warm) {
+    if (!list.is_array() || list.empty()) return bad("an entry of \"warm\" is not a list");
+    ASSIGN_OR_RETURN(Messages messages, messages_in(list));
+    made.warm.push_back(std::move(messages));
+  }
+  ASSIGN_OR_RETURN(made.target, messages_of(line, "target"));
+  if (made.kind == ReuseKind::kChanged) {
+    ChangedValue& changed = made.changed.emplace();
+    ASSIGN_OR_RETURN(changed.before, messages_of(line, "before"));
+    ASSIGN_OR_RETURN(changed.old_value, text_of(line, "old_value"));
+    ASSIGN_OR_RETURN(changed.new_value, text_of(line, "new_value"));
+  }
+  if (made.kind == ReuseKind::kCopied) {
+    ASSIGN_OR_RETURN(made.passage, text_of(line, "passage"));
+  }
+  return made;
+}
+
+Json list_json(const Messages& messages) {
+  Json list = Json::array();
+  for (const text::ChatMessage& message : messages)
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  return list;
+}
+
 Result<ReuseCase> case_of(std::string_view line) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return bad("not valid JSON");
   if (!json.is_object()) return bad("not a JSON object");
+  if (json.contains("kind")) return written_out(json);
   if (json.contains("messages")) return edited_of(json);
   if (json.contains("documents")) return recombined_of(json);
   return bad("there is neither \"documents\" nor \"messages\"");
@@ -105,7 +144,17 @@ Result<ReuseCase> case_of(std::string_view line) {
 }  // namespace
 
 std::string_view name_of(ReuseKind kind) {
-  return kind == ReuseKind::kRecombined ? "recombined" : "edited";
+  switch (kind) {
+    case ReuseKind::kRecombined:
+      return "recombined";
+    case ReuseKind::kEdited:
+      return "edited";
+    case ReuseKind::kChanged:
+      return "changed";
+    case ReuseKind::kCopied:
+      return "copied";
+  }
+  return "";
 }
 
 ReuseCase recombined_case(const RecombinedSource& source) {
@@ -117,6 +166,20 @@ ReuseCase recombined_case(const RecombinedSource& source) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   made.target = recombined_messages(source, order, source.question);
   return made;
+}
+
+std::string case_line(const ReuseCase& one) {
+  Json warm = Json::array();
+  for (const Messages& messages : one.warm) warm.push_back(list_json(messages));
+  Json line = {
+      {"kind", name_of(one.kind)}, {"warm", std::move(warm)}, {"target", list_json(one.target)}};
+  if (one.changed) {
+    line["before"] = list_json(one.changed->before);
+    line["old_value"] = one.changed->old_value;
+    line["new_value"] = one.changed->new_value;
+  }
+  if (one.kind == ReuseKind::kCopied) line["passage"] = one.passage;
+  return line.dump();
 }
 
 Result<std::vector<ReuseCase>> parse_reuse_cases(std::string_view text) {

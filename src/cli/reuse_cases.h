@@ -4,9 +4,12 @@
 //
 //   {"system": "...", "documents": ["...", ...], "warm_orders": [[2, 0, 1]], "question": "..."}
 //   {"messages": [{"role": "...", "content": "..."}, ...], "edited_messages": [...]}
+//   {"kind": "changed", "warm": [[{"role": ...}, ...]], "target": [...], "before": [...],
+//    "old_value": "...", "new_value": "..."}      and with any other kind, as case_line writes it
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,15 +22,27 @@ namespace refrain::cli {
 enum class ReuseKind : std::uint8_t {
   kRecombined,  // the same documents in another order
   kEdited,      // a part of the context replaced, what follows moved
+  kChanged,     // edited: a value that is asked for
+  kCopied,      // recombined: a passage that is to be repeated
 };
-std::string_view name_of(ReuseKind kind);  // "recombined", "edited"
+inline constexpr ReuseKind kReuseKinds[] = {ReuseKind::kRecombined, ReuseKind::kEdited,
+                                            ReuseKind::kChanged, ReuseKind::kCopied};
+// "recombined", "edited", "changed", "copied"
+std::string_view name_of(ReuseKind kind);
 
 using Messages = std::vector<text::ChatMessage>;
+
+struct ChangedValue {
+  Messages before;  // the target with the old value
+  std::string old_value, new_value;
+};
 
 struct ReuseCase {
   ReuseKind kind = ReuseKind::kRecombined;
   std::vector<Messages> warm;
   Messages target;
+  std::optional<ChangedValue> changed = {};  // of kChanged
+  std::string passage = {};                  // of kCopied: begins with what is to be repeated
 };
 
 struct RecombinedSource {
@@ -43,7 +58,17 @@ ReuseCase recombined_case(const RecombinedSource& source);
 // One case a line; blank lines are skipped. kInvalidArgument names the line.
 Result<std::vector<ReuseCase>> parse_reuse_cases(std::string_view text);
 
-// `count` cases of each kind; about 3,000 tokens each.
+// A line that is read as this case.
+std::string case_line(const ReuseCase& one);
+
+// `count` cases, recombined and as many edited ones; about 3,000 tokens each.
 std::vector<ReuseCase> generate_reuse_cases(std::uint64_t seed, std::size_t count);
+// Records and conversations of 600 to 1,300 tokens about a place of which one fact, near the
+// beginning, is then another: a status, price, date or name, of as many tokens or not. In half of
+// them a later sentence repeats the fact, and is changed as well; in half of them the request that
+// came before asked for it, too.
+std::vector<ReuseCase> generate_changed_cases(std::uint64_t seed, std::size_t count);
+// Three reports in another order, of which one is to be repeated; about 1,500 tokens.
+std::vector<ReuseCase> generate_copied_cases(std::uint64_t seed, std::size_t count);
 
 }  // namespace refrain::cli

@@ -396,6 +396,11 @@ class Measuring(unittest.TestCase):
                     self.assertEqual(kind["rungs"][-1]["top1_agreement"], 1)
                     self.assertGreater(kind["rungs"][0]["kl_mean"], 0)
                     self.assertGreater(kind["dropped"]["kl_mean"], 0)
+                self.assertEqual((report["max_divergence"], "gate" in report["kinds"][0]), (None, False))
+            code, out, _ = refrain(*flags, "--data", file.name)
+            self.assertEqual(code, 0)
+            self.assertIn("gate: not measured", out)
+            self.assertIn("`refrain calibrate`", out)
             code, out, _ = refrain(*flags, "--data", file.name, "--mode", "splice")
             self.assertEqual(code, 0)
             self.assertIn("0 moved", out)
@@ -440,6 +445,60 @@ class Measuring(unittest.TestCase):
             code, out, err = refrain("calibrate", "--model", "tiny", "--data", data.name, "--calibration", "/nowhere/x.json")
             self.assertEqual((code, out), (2, ""))
             self.assertIn("error: only 2 recombined cases with text that can be moved\nhint: give at least 3", err)
+
+    def test_eval_reuse_measures_the_gate_and_answers_that_must_change(self):
+        def user(content):
+            return [{"role": "user", "content": content}]
+
+        rows = " ".join(f"item {7 * i % 97} costs {i * i % 61} coins" for i in range(1, 9)) + "."
+        lines = [{"kind": "changed", "warm": [user(f"Open. {rows} Tell.")], "target": user(f"Closed now. {rows} Is it?"),
+                  "before": user(f"Open. {rows} Is it?"), "old_value": "Open", "new_value": "Closed now"},
+                 {"kind": "copied", "warm": [user(f"First. {rows} Tell.")], "target": user(f"{rows} Repeat."),
+                  "passage": rows}]
+        calibrating = [{"messages": user(f"Day {i}. {rows} Tell."), "edited_messages": user(f"Number {i} then. {rows} Tell.")}
+                       for i in range(3)]
+        calibrating += [{"documents": [rows, f"{rows} And {i}."], "warm_orders": [[1, 0]], "question": "What?"}
+                        for i in range(3)]
+        with (file_with("\n".join(map(json.dumps, lines)), ".jsonl") as file,
+              file_with("\n".join(map(json.dumps, calibrating)), ".jsonl") as others,
+              tempfile.TemporaryDirectory() as folder):
+            calibration = os.path.join(folder, "tiny.json")
+            flags = ["--model", "tiny", "--answer-rows", "6", "--calibration", calibration]
+            code, _, err = refrain("calibrate", *flags, "--data", others.name)
+            self.assertEqual((code, err), (0, ""))
+            flags = ["eval", "reuse", *flags, "--data", file.name]
+            for allowed, refused in (("10", 0), ("0", 1)):
+                with self.subTest(allowed=allowed):
+                    code, out, err = refrain(*flags, "--max-divergence", allowed, "--json")
+                    self.assertEqual((code, err), (0, ""))
+                    report = json.loads(out)
+                    self.assertEqual(report["max_divergence"], float(allowed))
+                    self.assertEqual([kind["kind"] for kind in report["kinds"]], ["changed", "copied"])
+                    for kind in report["kinds"]:
+                        gate = kind["gate"]
+                        self.assertEqual((gate["shares"]["refused"], "refusal_of_cold" in gate), (refused, bool(refused)))
+                        self.assertEqual(gate["kl_mean"] == 0, bool(refused))  # a refused one is computed
+                        self.assertEqual(kind["rungs"][-1]["kl_mean"], 0)
+                        self.assertNotIn("dropped", kind)
+                    changed, copied = report["kinds"]
+                    if changed["counting_cases"]:
+                        self.assertEqual(changed["rungs"][-1]["same_answer"], 1)
+                    self.assertEqual(changed["rungs"][-1]["old_values"], 0)
+                    self.assertEqual(copied["rungs"][-1]["copied_share"], copied["cold_copied_share"])
+                    for one in report["cases"]:
+                        self.assertEqual(one["rungs"][-1].get("answer"), one.get("cold_answer"))
+                    code, out, _ = refrain(*flags, "--max-divergence", allowed)
+                    self.assertEqual(code, 0)
+                    self.assertIn("old value", out)
+                    self.assertIn(f"gate: at most {allowed} nats", out)
+                    self.assertIn(f"refusal {100 * refused} %", out)
+        code, out, _ = refrain("eval", "reuse", "--print-cases", "--cases", "1", "--changed", "2", "--copied", "1")
+        self.assertEqual(code, 0)
+        self.assertEqual([json.loads(line)["kind"] for line in out.splitlines()],
+                         ["recombined", "edited", "changed", "changed", "copied"])
+        code, out, err = refrain("eval", "reuse", "--cases", "0", "--changed", "0", "--copied", "0")
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("there is nothing to measure", err)
 
     def test_bench_serve_measures_a_running_server_in_every_workload(self):
         # Long enough for every workload: the tiny vocabulary needs three tokens a word.

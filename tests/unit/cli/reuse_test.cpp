@@ -62,7 +62,13 @@ TEST(ReuseCases, AWrongLineIsNamed) {
            R"({"documents": [1], "warm_orders": [[0]], "question": "Q"})",
            R"({"documents": ["A"], "warm_orders": [[0]]})", R"({"messages": [{"role": "user"}]})",
            R"({"messages": [{"role": "user", "content": "x"}]})", R"({"messages": ["x"]})",
-           R"({"messages": "x"})"}) {
+           R"({"messages": "x"})", R"({"kind": "other"})",
+           R"({"kind": "edited", "warm": [], "target": [{"role": "user", "content": "x"}]})",
+           R"({"kind": "edited", "warm": ["x"], "target": [{"role": "user", "content": "x"}]})",
+           R"({"kind": "changed", "warm": [[{"role": "user", "content": "x"}]],)"
+           R"( "target": [{"role": "user", "content": "x"}]})",
+           R"({"kind": "copied", "warm": [[{"role": "user", "content": "x"}]],)"
+           R"( "target": [{"role": "user", "content": "x"}]})"}) {
     const auto cases = parse_reuse_cases(good + bad);
     ASSERT_FALSE(cases.ok()) << bad;
     EXPECT_EQ(cases.error().code, Code::kInvalidArgument);
@@ -90,12 +96,90 @@ TEST(ReuseCases, GeneratedOnesAreTheSameForASeedAndKeepTheirDocuments) {
     EXPECT_NE(warm.find(target.substr(at, end - at)), std::string::npos);
 }
 
+std::string all_text(const Messages& messages) {
+  std::string all;
+  for (const text::ChatMessage& message : messages) all += message.role + message.content + "\n";
+  return all;
+}
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST(ReuseCases, ChangedOnesDifferInTheValueAlone) {
+  const std::vector<ReuseCase> cases = generate_changed_cases(5, 32);
+  ASSERT_EQ(cases.size(), 32U);
+  std::size_t asked_before = 0, repeated = 0, conversations = 0;
+  for (const ReuseCase& one : cases) {
+    EXPECT_EQ(one.kind, ReuseKind::kChanged);
+    ASSERT_TRUE(one.changed.has_value());
+    const std::string& old_value = one.changed->old_value;
+    const std::string& new_value = one.changed->new_value;
+    EXPECT_NE(old_value, new_value);
+    const std::string before = all_text(one.changed->before), target = all_text(one.target);
+    // With the old value put back, it is the text from before.
+    std::string restored = target;
+    for (std::size_t at = 0; (at = restored.find(new_value + ".", at)) != std::string::npos;)
+      restored.replace(at, new_value.size(), old_value);
+    EXPECT_EQ(restored, before);
+    ASSERT_EQ(one.warm.size(), 1U);
+    asked_before += all_text(one.warm[0]) == before ? 1 : 0;
+    repeated += occurrences(target, new_value + ".") == 2 ? 1 : 0;
+    conversations += one.target.size() > 2 ? 1 : 0;
+    EXPECT_EQ(one.warm[0].size(), one.target.size());
+    // It stands near the beginning; what it says of the rest is the same.
+    EXPECT_LT(target.find(new_value + "."), target.size() / 3);
+  }
+  EXPECT_EQ(asked_before, 16U);
+  EXPECT_EQ(repeated, 16U);
+  EXPECT_EQ(conversations, 16U);
+  EXPECT_EQ(all_text(generate_changed_cases(5, 1)[0].target), all_text(cases[0].target));
+  EXPECT_NE(all_text(generate_changed_cases(6, 1)[0].target), all_text(cases[0].target));
+}
+
+TEST(ReuseCases, CopiedOnesHoldThePassage) {
+  for (const ReuseCase& one : generate_copied_cases(5, 4)) {
+    EXPECT_EQ(one.kind, ReuseKind::kCopied);
+    EXPECT_GT(one.passage.size(), 1000U);
+    EXPECT_EQ(occurrences(one.target.back().content, one.passage), 1U);
+    EXPECT_EQ(occurrences(one.warm[0].back().content, one.passage), 1U);
+    EXPECT_NE(one.target.back().content, one.warm[0].back().content);
+  }
+}
+
+TEST(ReuseCases, AreReadAsTheyWereWritten) {
+  std::vector<ReuseCase> cases = generate_reuse_cases(7, 1);
+  cases.push_back(generate_changed_cases(7, 1)[0]);
+  cases.push_back(generate_copied_cases(7, 1)[0]);
+  std::string lines;
+  for (const ReuseCase& one : cases) lines += case_line(one) + "\n";
+  const auto read = parse_reuse_cases(lines);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  ASSERT_EQ(read->size(), cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const ReuseCase& wanted = cases[i];
+    const ReuseCase& got = (*read)[i];
+    EXPECT_EQ(got.kind, wanted.kind);
+    ASSERT_EQ(got.warm.size(), wanted.warm.size());
+    EXPECT_EQ(all_text(got.warm[0]), all_text(wanted.warm[0]));
+    EXPECT_EQ(all_text(got.target), all_text(wanted.target));
+    EXPECT_EQ(got.passage, wanted.passage);
+    ASSERT_EQ(got.changed.has_value(), wanted.changed.has_value());
+    if (!wanted.changed) continue;
+    EXPECT_EQ(all_text(got.changed->before), all_text(wanted.changed->before));
+    EXPECT_EQ(got.changed->old_value, wanted.changed->old_value);
+    EXPECT_EQ(got.changed->new_value, wanted.changed->new_value);
+  }
+}
+
 ReuseResult result(std::vector<double> kl, std::size_t agreeing, Tick ttft, bool same_bits) {
   ReuseResult one{.kind = ReuseKind::kEdited, .cold_again = {}, .dropped = {}, .rungs = {}};
   one.prompt_tokens = 100;
   one.moved_tokens = 50;
   one.cold_ttft = 1000;
-  one.dropped.kl = {1.0};
+  one.dropped.kl.push_back(1.0);
   one.rungs.push_back({.rung = model::RepairRung::kAll,
                        .errors = {std::move(kl), agreeing, agreeing, same_bits},
                        .repaired_rows = 25,
@@ -119,6 +203,77 @@ TEST(ReuseReport, AveragesRowsOfAllCasesAndCountsInexactOnes) {
   EXPECT_EQ(inexact_cases(results), 1U);
   results[1].cold_again.same_bits = false;
   EXPECT_EQ(inexact_cases(results), 2U);
+}
+
+GateResult gated(bool refused, double kl, double estimate, Tick ttft) {
+  const model::RepairRung rung = refused ? model::RepairRung::kAll : model::RepairRung::kHeads;
+  return {.refused = refused,
+          .estimate = estimate,
+          .chosen = {.rung = rung, .errors = {{kl}, 1, 1, refused}, .ttft = ttft, .exposure = {}}};
+}
+
+TEST(ReuseReport, ARefusedCaseCountsAsComputed) {
+  std::vector<ReuseResult> results(4, result({0.1}, 1, 200, true));
+  EXPECT_FALSE(reuse_figures(results)[0].gate.has_value());
+  results[0].gate = gated(false, 0.02, 0.03, 300);
+  results[1].gate = gated(false, 0.06, 0.04, 100);
+  results[2].gate = gated(true, 0.0, 0.2, 1100);
+  results[3].gate = gated(true, 0.0, 0.3, 1300);
+  const GateFigures gate = reuse_figures(results)[0].gate.value();
+  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kHeads)], 0.5);
+  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kAll)], 0.5);
+  EXPECT_NEAR(gate.errors.kl_mean, 0.02, 1e-12);
+  EXPECT_NEAR(gate.kl_reused, 0.04, 1e-12);
+  EXPECT_NEAR(gate.estimate_reused, 0.035, 1e-12);
+  EXPECT_NEAR(gate.ratio, 0.7, 1e-12);
+  EXPECT_NEAR(gate.refusal_ratio.value(), 1.2, 1e-12);
+  const std::string text = reuse_text(reuse_figures(results));
+  EXPECT_NE(text.find("heads 50 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("refusal 50 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("a refusal took 1.200 of cold"), std::string::npos) << text;
+}
+
+ReuseResult changed(std::string cold, std::string before, std::string answer) {
+  ReuseResult one = result({0.1}, 1, 200, true);
+  one.kind = ReuseKind::kChanged;
+  one.old_value = "12 crowns";
+  one.new_value = "15 crowns";
+  one.cold_answer = std::move(cold);
+  one.answer_before = std::move(before);
+  one.rungs[0].answer = std::move(answer);
+  return one;
+}
+
+TEST(ReuseReport, ChangedCasesCountWhereTheColdAnswerChanged) {
+  const std::vector<ReuseResult> results = {
+      changed("It costs 15 crowns", "It costs 12 crowns", "It costs 15 crowns"),
+      changed("It costs 15 crowns", "It costs 12 crowns", "It costs 12 crowns."),
+      changed("It costs 15 crowns", "It costs 12 crowns", "I do not know"),
+      changed("Perhaps", "It costs 12 crowns", "It costs 12 crowns"),
+      changed("The same", "The same", "Another")};
+  const KindFigures figures = reuse_figures(results)[0];
+  EXPECT_EQ(figures.counting, 4U);
+  EXPECT_EQ(figures.cold_new_values, 3U);
+  EXPECT_EQ(figures.rungs[0].changed.value().same, 0.25);
+  EXPECT_EQ(figures.rungs[0].changed.value().old_values, 1U);
+  EXPECT_FALSE(figures.rungs[0].copied.has_value());
+}
+
+TEST(ReuseReport, AValueIsFoundAsWholeWords) {
+  EXPECT_TRUE(has_value("It is OPEN.", "open"));
+  EXPECT_FALSE(has_value("It was opened.", "open"));
+  EXPECT_FALSE(has_value("on 14 March", "4 March"));
+  EXPECT_TRUE(has_value("on 14 March, or 4 March", "4 March"));
+  EXPECT_FALSE(has_value("", "4 March"));
+  EXPECT_FALSE(has_value("4 March", ""));
+}
+
+TEST(ReuseReport, ACopyIsTheLongestPieceOfTheSpan) {
+  EXPECT_EQ(copied_share("abcdefgh", "Sure: abcdefgh!"), 1.0);
+  EXPECT_EQ(copied_share("abcdefgh", "abcd, efg"), 0.5);
+  EXPECT_EQ(copied_share("abcdefgh", "xyz"), 0.0);
+  EXPECT_EQ(copied_share("abcdefgh", ""), 0.0);
+  EXPECT_EQ(copied_share("", "abc"), 0.0);
 }
 
 }  // namespace
