@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "base/str.h"
 #include "cli/serve_bench.h"
 
 namespace refrain::cli {
@@ -50,7 +51,7 @@ std::optional<ChangedFigures> changed_figures(const std::vector<const ReuseResul
     const std::string& answer = chosen(*one).answer;
     counting += 1;
     figures.same += answer == one->cold_answer ? 1.0 : 0.0;
-    if (cold_has_new_value(*one) && has_value(answer, one->old_value)) ++figures.old_values;
+    if (cold_has_new_value(*one) && has_stale_word(answer, *one)) ++figures.old_values;
   }
   figures.same /= std::max(counting, 1.0);
   return figures;
@@ -179,6 +180,13 @@ bool has_value(std::string_view text, std::string_view value) {
     if ((at == 0 || !is_word(in[at - 1])) && (end == in.size() || !is_word(in[end]))) return true;
   }
   return false;
+}
+
+bool has_stale_word(std::string_view answer, const ReuseResult& one) {
+  return std::ranges::any_of(split(one.old_value, ' '), [&](std::string_view word) {
+    return has_value(answer, word) && !has_value(one.new_value, word) &&
+           !has_value(one.cold_answer, word);
+  });
 }
 
 // The longest common substring, row by row of the table that compares all pairs of bytes.

@@ -22,8 +22,9 @@ struct ErrorFigures {
 
 // Of changed cases that count: those whose cold answer is another one since the change.
 struct ChangedFigures {
-  double same = 0;             // share with the cold answer
-  std::size_t old_values = 0;  // answers with the old value, where the cold one has the new one
+  double same = 0;  // share with the cold answer
+  // Answers with the old value or a part of it, where the cold one has the new one.
+  std::size_t old_values = 0;
 };
 
 struct RungFigures {
@@ -65,6 +66,9 @@ struct KindFigures {
 
 // Whether `value` stands in `text`, as whole words; letters in any case.
 bool has_value(std::string_view text, std::string_view value);
+// Whether a word of the old value stands in `answer` that neither the new value nor the cold answer
+// has: "20 December" is stale where 25 December has become 5 June.
+bool has_stale_word(std::string_view answer, const ReuseResult& one);
 // Bytes of the longest piece of `span` that stands in `answer`, as a share of the span.
 double copied_share(std::string_view span, std::string_view answer);
 

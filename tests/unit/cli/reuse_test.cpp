@@ -268,6 +268,20 @@ TEST(ReuseReport, AValueIsFoundAsWholeWords) {
   EXPECT_FALSE(has_value("4 March", ""));
 }
 
+TEST(ReuseReport, APartOfTheOldValueIsStale) {
+  ReuseResult one = changed("It is on 5 June.", "It is on 25 December.", "");
+  one.old_value = "25 December";
+  one.new_value = "5 June";
+  EXPECT_TRUE(has_stale_word("It is on 25 December.", one));
+  EXPECT_TRUE(has_stale_word("It is on 20th December 195", one));
+  EXPECT_FALSE(has_stale_word("It is on 5 June.", one));
+  EXPECT_FALSE(has_stale_word("It is on a Monday", one));
+  one.old_value = "25 June";  // what both have says nothing
+  EXPECT_FALSE(has_stale_word("It is in June", one));
+  one.cold_answer = "It is on 5 June, not on 25";
+  EXPECT_FALSE(has_stale_word("It is on 5 June, not on 25", one));
+}
+
 TEST(ReuseReport, ACopyIsTheLongestPieceOfTheSpan) {
   EXPECT_EQ(copied_share("abcdefgh", "Sure: abcdefgh!"), 1.0);
   EXPECT_EQ(copied_share("abcdefgh", "abcd, efg"), 0.5);
