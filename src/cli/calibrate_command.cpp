@@ -21,11 +21,14 @@ std::string rounded(double value, int digits) {
 }
 
 void say_result(const Calibration& calibration, const std::string& path, Console& console) {
+  const model::ReuseGate gate(calibration.slopes);
   for (const model::ContextChange change : model::kContextChanges) {
+    if (!gate.measures(change))
+      console.warn(str_cat("none of the cases has ", model::name_of(change),
+                           " context: such prompts will be computed, as `uncalibrated`"),
+                   "give longer cases of that kind (--data)");
     for (const model::RepairRung rung : model::kRepairRungs) {
-      const auto& slope =
-          calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
-      if (slope)
+      if (const auto& slope = model::ReuseGate::slope_of(calibration.slopes, change, rung))
         console.out(str_cat(model::name_of(change), ", rung ", static_cast<int>(rung), " ",
                             model::name_of(rung), ": ", rounded(*slope, 3),
                             " nats per exposure\n"));

@@ -73,16 +73,11 @@ HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResu
   return held;
 }
 
-const std::optional<double>& slope_of(const model::ReuseGate::Slopes& slopes,
-                                      model::ContextChange change, model::RepairRung rung) {
-  return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
-}
-
 Json to_json(const CalibrationSubject& subject, const Calibration& calibration) {
   Json slopes = Json::object();
   for (const model::ContextChange change : model::kContextChanges) {
     for (const model::RepairRung rung : model::kRepairRungs) {
-      if (const auto& slope = slope_of(calibration.slopes, change, rung))
+      if (const auto& slope = model::ReuseGate::slope_of(calibration.slopes, change, rung))
         slopes[std::string(model::name_of(change))][std::string(model::name_of(rung))] = *slope;
     }
   }
@@ -139,8 +134,7 @@ Result<Calibration> from_json(const std::string& path, const Json& json) {
       if (!value->is_number() || value->get<double>() < 0.0)
         return not_one(path, str_cat("`nats_per_exposure.", model::name_of(change), ".", name,
                                      "` is no positive number"));
-      calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)] =
-          value->get<double>();
+      model::ReuseGate::slope_of(calibration.slopes, change, rung) = value->get<double>();
     }
   }
   RETURN_IF_ERROR(read_count(path, json, "fitted_cases", calibration.fitted_cases));
@@ -175,10 +169,15 @@ Result<Calibration> calibrate(std::span<const ReuseResult> results) {
   for (const model::RepairRung rung : model::kRepairRungs) {
     if (rung == model::RepairRung::kAll) continue;
     for (const model::ContextChange change : model::kContextChanges) {
-      calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)] =
+      model::ReuseGate::slope_of(calibration.slopes, change, rung) =
           fit(pairs_of(fitted, rung), change);
     }
   }
+  const model::ReuseGate gate(calibration.slopes);
+  if (std::ranges::none_of(model::kContextChanges,
+                           [&](model::ContextChange change) { return gate.measures(change); }))
+    return Error{Code::kInternal, "no case gave an exposure and an error that are numbers",
+                 "the model file may be damaged"};
   calibration.held_back = check(calibration.slopes, held);
   return calibration;
 }

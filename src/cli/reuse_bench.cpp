@@ -186,10 +186,7 @@ Result<RowErrors> ReuseBench::compare_cold(const TokenList& prompt, const Cold& 
 // How long that takes.
 Tick ReuseBench::move_runs(const Lane& lane) {
   const Tick started = clock_.now();
-  std::vector<model::RowMove> moves;
-  for (const kv::SegmentRun& run : lane.runs())
-    model::append_moves(run, lane.table(), compute_.block_size, moves);
-  splice_->move(moves);
+  splice_->move(lane.runs(), lane.table());
   return clock_.now() - started;
 }
 

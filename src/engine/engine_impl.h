@@ -83,6 +83,8 @@ class Engine::Impl {
   };
   kv::CacheSpace space_of(const GenerateRequest& request) const;
   Planned plan_for(const ActiveRequest& request, const Sequence& sequence) const;
+  // Whether a calibrated gate, not refuted by audits, knows what may be moved.
+  bool can_judge(std::span<const kv::SegmentRun> runs) const;
   void plan_repair(const ActiveRequest& request, Sequence& sequence,
                    std::vector<kv::SegmentRun> runs, double inherited);
   void begin_repair(Sequence& sequence);

@@ -51,16 +51,20 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   if (planned.plan.runs.empty() && planned.plan.approximate_tokens == 0) return planned;
   kv::ReusePlan exact = ledger_.plan(space, asked.prompt);
   if (!is_worth_it(planned.plan, exact)) return {std::move(exact)};
-  const bool judged = asked.reuse.mode == ReuseMode::kRepair;
   if (parts_.reuse.splice == nullptr) {
     planned.refusal = ReuseRefusal::kUnsupported;
-  } else if (judged && (parts_.reuse.gate == nullptr || audits_.broken())) {
+  } else if (asked.reuse.mode == ReuseMode::kRepair && !can_judge(planned.plan.runs)) {
     planned.refusal = ReuseRefusal::kUncalibrated;
   } else {
     return planned;
   }
   planned.plan = std::move(exact);
   return planned;
+}
+
+bool Engine::Impl::can_judge(std::span<const kv::SegmentRun> runs) const {
+  const model::ReuseGate* gate = parts_.reuse.gate;
+  return gate != nullptr && !audits_.broken() && (runs.empty() || gate->measures(change_of(runs)));
 }
 
 void Engine::Impl::plan_repair(const ActiveRequest& request, Sequence& sequence,
@@ -84,10 +88,7 @@ void Engine::Impl::begin_repair(Sequence& sequence) {
   const std::uint32_t begin = sequence.computed();
   ledger_.append(sequence.id(), std::span(sequence.tokens()).subspan(begin), now_);
   const kv::BlockTable& table = ledger_.table(sequence.id());
-  std::vector<model::RowMove> moves;
-  for (const kv::SegmentRun& run : sequence.take_runs())
-    model::append_moves(run, table, ledger_.options().block_size, moves);
-  parts_.reuse.splice->move(moves);
+  parts_.reuse.splice->move(sequence.take_runs(), table);
   sequence.repair()->begin(table);
 }
 

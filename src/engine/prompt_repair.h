@@ -81,7 +81,6 @@ class PromptRepair {
   std::uint32_t fresh_rows() const { return static_cast<std::uint32_t>(fresh_.size()); }
   // Of the whole prompt; none with a fixed rung.
   std::optional<double> estimate() const { return estimate_; }
-  const model::Look& look() const { return look_; }
   // What stays exposed when `rung` is chosen now, after a look.
   double exposure_at(model::RepairRung rung) const;
 

@@ -30,11 +30,15 @@ std::string_view name_of(ContextChange change) {
   return change == ContextChange::kEdited ? "edited" : "recombined";
 }
 
+bool ReuseGate::measures(ContextChange change) const {
+  return std::ranges::any_of(slopes_[static_cast<std::size_t>(change)],
+                             [](const std::optional<double>& slope) { return slope.has_value(); });
+}
+
 std::optional<double> ReuseGate::estimate(ContextChange change, RepairRung rung,
                                           double exposed) const {
   if (rung == RepairRung::kAll) return 0.0;
-  const std::optional<double>& slope =
-      slopes_[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+  const std::optional<double>& slope = slope_of(slopes_, change, rung);
   if (!slope) return std::nullopt;
   return *slope * exposed;
 }

@@ -43,9 +43,18 @@ class ReuseGate {
   // Nats per exposure of each change and rung; none: was not measured, and is never chosen.
   using OfRungs = std::array<std::optional<double>, std::size(kRepairRungs)>;
   using Slopes = std::array<OfRungs, std::size(kContextChanges)>;
+  static std::optional<double>& slope_of(Slopes& slopes, ContextChange change, RepairRung rung) {
+    return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+  }
+  static const std::optional<double>& slope_of(const Slopes& slopes, ContextChange change,
+                                               RepairRung rung) {
+    return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+  }
 
   explicit ReuseGate(const Slopes& slopes) : slopes_(slopes) {}
 
+  // Whether any rung was measured for such a change: else a look is wasted.
+  bool measures(ContextChange change) const;
   std::optional<double> estimate(ContextChange change, RepairRung rung, double exposed) const;
 
  private:

@@ -73,6 +73,12 @@ void Splice::move(std::span<const RowMove> moves) {
   }
 }
 
+void Splice::move(std::span<const kv::SegmentRun> runs, const kv::BlockTable& to) {
+  std::vector<RowMove> moves;
+  for (const kv::SegmentRun& run : runs) append_moves(run, to, arena_.block_size(), moves);
+  move(moves);
+}
+
 // Moves of one distance, layer after layer: a layer's tiles lie together.
 void Splice::move_alike(std::span<const RowMove> moves) {
   const std::uint32_t block_size = arena_.block_size();

@@ -52,6 +52,8 @@ class Splice {
 
   // Target slots are no source of the same call.
   void move(std::span<const RowMove> moves);
+  // Runs of a plan to the blocks of the sequence that they go to.
+  void move(std::span<const kv::SegmentRun> runs, const kv::BlockTable& to);
 
  private:
   Splice(const Model& model, KvArena& arena, kernels::InstructionSet set);

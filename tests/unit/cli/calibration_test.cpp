@@ -20,7 +20,7 @@ using model::RepairRung;
 
 const std::optional<double>& slope(const Calibration& calibration, ContextChange change,
                                    RepairRung rung) {
-  return calibration.slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+  return model::ReuseGate::slope_of(calibration.slopes, change, rung);
 }
 
 // A case whose rung 0 has this exposure and these errors.
@@ -80,12 +80,26 @@ TEST(Calibrate, NeedsThreeCasesOfEachKindThatMoveSomething) {
 
 TEST(Calibrate, WhatIsNoNumberIsNotMeasured) {
   std::vector<ReuseResult> results = nine_cases();
-  results[0].rungs[0].errors.kl = {std::nan("")};
-  results[1].rungs[0].exposure = std::nan("");
+  const auto poison = [&](ContextChange change) {
+    for (ReuseResult& result : results) {
+      if (result.change != change) continue;
+      if (change == ContextChange::kRecombined) {
+        for (RungResult& rung : result.rungs) rung.errors.kl = {std::nan("")};
+      } else {
+        for (RungResult& rung : result.rungs) rung.exposure = std::nan("");
+      }
+      return;
+    }
+  };
+  poison(ContextChange::kRecombined);
   const Result<Calibration> calibration = calibrate(results);
   ASSERT_TRUE(calibration.ok());
   EXPECT_FALSE(slope(*calibration, ContextChange::kRecombined, RepairRung::kMoved));
-  EXPECT_FALSE(slope(*calibration, ContextChange::kEdited, RepairRung::kMoved));
+  EXPECT_TRUE(slope(*calibration, ContextChange::kEdited, RepairRung::kMoved));
+  poison(ContextChange::kEdited);
+  const Result<Calibration> nothing = calibrate(results);
+  ASSERT_FALSE(nothing.ok()) << "a calibration that no gate could use is not kept";
+  EXPECT_NE(nothing.error().message.find("no case gave"), std::string::npos);
 }
 
 class CalibrationFile : public ::testing::Test {

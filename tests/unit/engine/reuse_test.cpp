@@ -131,6 +131,19 @@ TEST_P(MovedText, O05WithoutCalibrationIsComputedAndTheAnswerSaysWhy) {
   expect_same_answer(*computed, *cold.run(asking(text.second, ReuseMode::kExact)));
 }
 
+TEST_P(MovedText, O05AChangeThatWasNotMeasuredIsNotEvenLookedAt) {
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kAlways);
+  const Passages text(bench);
+  // The runs of exchanged passages are recombined, and this gate knows edited context alone.
+  model::ReuseGate::Slopes edited;
+  edited[static_cast<std::size_t>(model::ContextChange::kEdited)].fill(kAlways);
+  *bench.gate = model::ReuseGate(edited);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  const Usage usage = bench.run(asking(text.second, ReuseMode::kRepair))->last().usage;
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kUncalibrated);
+  EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
+}
+
 TEST_P(MovedText, BatchMatesOfARepairAnswerAsIfAlone) {
   ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/29, kAlways);
   ModelBench cold(GetParam(), /*prefix_cache=*/false);

@@ -45,7 +45,7 @@ TEST(Exposure, IsNoNumberWhereTheLookHasOne) {
 TEST(ReuseGate, MultipliesTheSlopeOfChangeAndRungAndKnowsOnlyWhatWasMeasured) {
   ReuseGate::Slopes slopes{};
   const auto at = [&](ContextChange change, RepairRung rung) -> std::optional<double>& {
-    return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
+    return ReuseGate::slope_of(slopes, change, rung);
   };
   at(ContextChange::kEdited, RepairRung::kHeads) = 0.5;
   at(ContextChange::kRecombined, RepairRung::kHeads) = 3.0;
