@@ -26,6 +26,9 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
      "measure what reusing text at another place costs in error and saves in time"},
     {"calibrate", "", "",
      "measure how far off answers over moved text are, so that it may be reused"},
+    {"plan", "", "",
+     "what a model's context costs in memory, bandwidth and compute, and how many requests fit: of "
+     "a GGUF file (its weights are not read), or of numbers given by hand"},
     {"config show", "", "", "print every setting, its value and where it came from"},
     {"config docs", "[PAGE]", "`options` or `metrics`; left out: `options`",
      "print a page of docs/reference"},

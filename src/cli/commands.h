@@ -38,6 +38,7 @@ Exit run_eval_perplexity(const Settings& settings, Console& console);
 Exit run_eval_reuse(const Settings& settings, Console& console);
 Exit run_calibrate(const Settings& settings, Console& console);
 Exit run_eval_exact(const Settings& settings, Console& console);
+Exit run_plan(const Settings& settings, Console& console);
 Exit run_version(const Settings& settings, Console& console);
 
 // The whole program; `arguments` without the program's name. Returns the exit code.

@@ -43,6 +43,8 @@ nlohmann::ordered_json typed_value(const Settings& settings, const OptionInfo& o
     case OptionKind::kInteger:
       return settings.integer(option.flag);
     case OptionKind::kReal:
+    case OptionKind::kCount:
+    case OptionKind::kRate:
       return settings.real(option.flag);
     case OptionKind::kBool:
       return settings.boolean(option.flag);

@@ -45,6 +45,10 @@ std::string value_name(const OptionInfo& option) {
       return " NUMBER";
     case OptionKind::kSize:
       return " SIZE";
+    case OptionKind::kCount:
+      return " COUNT";
+    case OptionKind::kRate:
+      return " RATE";
     case OptionKind::kText:
     case OptionKind::kList:
       return " TEXT";
@@ -178,7 +182,9 @@ std::string options_document() {
       "else the\n"
       "default. Every switch has a `--no-` form. Sizes are written `4GiB`, `512MB` or `8k`: units "
       "are binary\n"
-      "(GB and GiB both mean 2^30). In the environment a list is written with commas; in the INI "
+      "(GB and GiB both mean 2^30). Counts such as `7B` and rates such as `27GB/s` are decimal. In "
+      "the "
+      "environment a list is written with commas; in the INI "
       "file its\n"
       "key is repeated. An INI key `cache.block_size` stands as `block_size` in section "
       "`[cache]`:\n\n"

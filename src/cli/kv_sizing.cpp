@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include "base/str.h"
+#include "capacity/ledgers.h"
 #include "cli/files.h"
 
 namespace refrain::cli {
@@ -21,10 +21,6 @@ std::uint64_t number_in(std::string_view text) {
   return fault == std::errc{} ? value : 0;
 }
 
-std::uint32_t blocks_of(std::uint64_t tokens, std::uint32_t block_size) {
-  return static_cast<std::uint32_t>((tokens + block_size - 1) / block_size);
-}
-
 }  // namespace
 
 Result<KvSizing> size_kv(const KvSizingInput& input) {
@@ -34,7 +30,7 @@ Result<KvSizing> size_kv(const KvSizingInput& input) {
   const std::uint64_t block_bytes = input.bytes_per_token * input.block_size;
   const std::uint32_t wanted =
       input.wanted_context > 0 ? input.wanted_context : input.model_context;
-  const std::uint64_t wanted_bytes = blocks_of(wanted, input.block_size) * block_bytes;
+  const std::uint64_t wanted_bytes = capacity::blocks_for(wanted, input.block_size) * block_bytes;
   sizing.budget_bytes = input.budget_bytes;
   if (input.budget_bytes == 0) {
     sizing.automatic = true;
@@ -49,9 +45,8 @@ Result<KvSizing> size_kv(const KvSizingInput& input) {
           "lower --max-context", "--max-context"};
     }
   }
-  const std::uint64_t blocks = sizing.budget_bytes / block_bytes;
-  sizing.block_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      blocks, std::numeric_limits<std::uint32_t>::max() / input.block_size));
+  sizing.block_count =
+      capacity::blocks_in(sizing.budget_bytes, input.bytes_per_token, input.block_size);
   const std::uint64_t fits = std::uint64_t{sizing.block_count} * input.block_size;
   if (input.wanted_context > 0 && fits < input.wanted_context) {
     return Error{

@@ -15,12 +15,14 @@ using enum OptionKind;
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
     "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact,"
-    "eval reuse,calibrate";
+    "eval reuse,calibrate,plan";
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate";
+constexpr std::string_view kArenaUsers =  // and those that only size the arena
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate,plan";
 constexpr std::string_view kKernelUsers =
     "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
-    "eval exact,eval reuse,calibrate";
+    "eval exact,eval reuse,calibrate,plan";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
 constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse,calibrate";
@@ -33,7 +35,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
      "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
-     "eval perplexity,eval exact,eval reuse,version"},
+     "eval perplexity,eval exact,eval reuse,plan,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -117,14 +119,14 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
 
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
-     kComputeUsers, "", 0, 9e15},
+     kArenaUsers, "", 0, 9e15},
     {"--kv-format", "cache.kv_format", kChoice, "f16", "", "f16|q8",
      "how keys and values are stored: 16 bits each, or 8 bits with a scale per token and head",
-     kComputeUsers},
+     kArenaUsers},
     {"--prefix-cache", "cache.enabled", kBool, "true", "", "",
      "reuse context of earlier requests; off is the reference", kEngineUsers},
     {"--block-size", "cache.block_size", kInteger, "16", "tokens", "",
-     "tokens per block, a multiple of 16", kComputeUsers, "", 16, 1024},
+     "tokens per block, a multiple of 16", kArenaUsers, "", 16, 1024},
     {"--max-blocks", "cache.max_blocks", kInteger, "0", "blocks", "",
      "most blocks that cached context may hold inside the budget; 0 = no own limit", kEngineUsers,
      "", 0, 4e9},
@@ -250,6 +252,35 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--answer-rows", "", kInteger, "24", "rows", "",
      "rows of each answer to compare, the last of the prompt included", kReuseMeasurers, "", 1,
      1024},
+
+    {"--context", "", kInteger, "", "tokens", "",
+     "prompt and answer of one request; left out: the longest of the model", "plan", "", 1, 1e9},
+    {"--memory", "", kSize, "", "bytes", "",
+     "memory that weights, reserve and context share; left out: --kv-budget counts", "plan", "", 1},
+    {"--reserve", "", kSize, "0", "bytes", "",
+     "memory for activations and whatever else runs there", "plan"},
+    {"--round-tokens", "", kInteger, "0", "tokens", "",
+     "question and answer of one round of a dialogue; 0 = no dialogue", "plan", "", 0, 1e9},
+    {"--bandwidth", "", kRate, "", "bytes/s", "",
+     "how fast memory is read, such as 27GB/s (GB/s = 10^9, GiB/s = 2^30 bytes)", "plan", "", 1,
+     1e18},
+    {"--gflops", "", kReal, "", "GFLOP/s", "",
+     "how fast prompts are computed, in 10^9 operations a second", "plan", "", 1e-6, 1e12},
+    {"--measure", "", kBool, "false", "", "",
+     "measure on this machine what --bandwidth and --gflops leave out", "plan"},
+    {"--params", "", kCount, "", "", "", "parameters of a model without a file, such as 7B", "plan",
+     "", 1, 1e18},
+    {"--weights", "", kSize, "", "bytes", "", "size of its weights", "plan", "", 1},
+    {"--layers", "", kInteger, "", "", "", "its layers", "plan", "", 1, 10000},
+    {"--heads", "", kInteger, "", "", "",
+     "its query heads; left out: attention is not counted as compute", "plan", "", 1, 65536},
+    {"--kv-heads", "", kInteger, "", "", "", "its key and value heads", "plan", "", 1, 65536},
+    {"--head-dim", "", kInteger, "", "", "", "dimensions of a head", "plan", "", 1, 65536},
+    {"--sliding-window", "", kInteger, "0", "tokens", "",
+     "what its layers with a window attend to; 0 = all see everything", "plan", "", 0, 1e9},
+    {"--global-period", "", kInteger, "0", "", "",
+     "every so many layers one sees everything; 0 = none does, where there is a window", "plan", "",
+     0, 10000},
 });
 
 bool lists(std::string_view commands, std::string_view command) {

@@ -12,19 +12,21 @@
 
 namespace refrain::cli {
 
-enum class OptionKind { kText, kInteger, kReal, kSize, kBool, kChoice, kList };
+// kCount: "7B", decimal. kRate: bytes per second, "27GB/s", decimal, too.
+enum class OptionKind { kText, kInteger, kReal, kSize, kCount, kRate, kBool, kChoice, kList };
 
 struct OptionInfo {
   std::string_view flag;     // "--kv-budget"
   std::string_view ini_key;  // "cache.kv_budget" (section.key); "" = not in the INI file
   OptionKind kind;
-  std::string_view default_text;  // as written by a user
+  std::string_view default_text;  // as written by a user; "" of a number: none, so ask is_set()
+                                  // first (only where no file may hold it)
   std::string_view unit;          // "bytes", "tokens", "s", ""
   std::string_view choices;       // "lru|lfu" for kChoice
   std::string_view help;          // one sentence
   std::string_view commands;      // "serve,chat,run": where it counts; "*" = everywhere
   std::string_view aliases = {};  // other spellings, "--ctx-size -c"
-  double minimum = 0;             // of kInteger, kReal, kSize
+  double minimum = 0;             // of kInteger, kReal, kSize, kCount, kRate
   double maximum = 9e15;
   bool secret = false;  // never shown
   // Of kBool: "--reuse repair exact", the option that it sets and the values for true and false.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/str.h"
+#include "capacity/model_ledger.h"
 #include "cli/calibration.h"
 #include "serve/reuse_words.h"
 
@@ -131,8 +132,8 @@ Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console
 Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
   Compute compute;
   const model::ModelShape& shape = loaded.model->shape();
-  const model::KvFormat format =
-      settings.text("--kv-format") == "q8" ? model::KvFormat::kQ8 : model::KvFormat::kF16;
+  // The option table has the names of the formats, so this is one.
+  const model::KvFormat format = kernels::kv_format_named(settings.text("--kv-format")).value();
   compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
   ASSIGN_OR_RETURN(
       compute.sizing,
@@ -155,6 +156,15 @@ Hash128 Compute::cache_root() const {
   return hash_text(str_cat(kBlockFormat, "|", to_hex(model.fingerprint()), "|",
                            rope_text(model.shape().rope), "|",
                            kernels::kv_format_name(arena->format()), "|", executor->numerics()));
+}
+
+capacity::LedgerInput Compute::ledger_input() const {
+  capacity::LedgerInput input = capacity::ledger_input(loaded.model->shape(), arena->format());
+  input.activation_bytes = executor->scratch_bytes();
+  input.memory_bytes = arena->bytes() + input.weight_bytes + input.activation_bytes;
+  input.context_tokens = sizing.max_context;
+  input.block_size = block_size;
+  return input;
 }
 
 std::string_view Compute::exactness() const {
@@ -201,6 +211,9 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
     return static_cast<std::uint32_t>(settings.integer(flag));
   };
   RETURN_IF_ERROR(host->prepare_reuse(settings));
+  // Only a server has somebody who looks at it.
+  if (settings.command() == "serve")
+    host->read_bytes_per_s = compute.executor->measure_read_bytes_per_s();
   host->engine = std::make_unique<engine::Engine>(
       engine::EngineParts{.tokenizer = compute.loaded.tokenizer.get(),
                           .executor = compute.executor.get(),
@@ -212,7 +225,8 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
                                     .gate = host->gate ? &*host->gate : nullptr},
                           .vocabulary_size = shape.vocabulary_size,
                           .embedding_dim = shape.embedding_dim,
-                          .cache_root = compute.cache_root()},
+                          .cache_root = compute.cache_root(),
+                          .read_cost = capacity::read_cost(compute.ledger_input())},
       engine::EngineOptions{
           .step_token_budget = number("--step-tokens"),
           .max_running = number("--max-running"),

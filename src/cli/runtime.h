@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/result.h"
+#include "capacity/ledgers.h"
 #include "cli/console.h"
 #include "cli/kv_sizing.h"
 #include "cli/settings.h"
@@ -64,6 +65,9 @@ struct Compute {
   static Result<Compute> create(LoadedModel loaded, const Settings& settings, Console& console);
   // Hash of everything of this process that changes the bits of a block.
   Hash128 cache_root() const;
+  // What the ledgers are computed from, as this process stores and reads it; the speed of reading
+  // is left out.
+  capacity::LedgerInput ledger_input() const;
   // How equal a warm answer is to a cold one: "bitwise" where `refrain eval exact` holds, "token"
   // where it has not been tried.
   std::string_view exactness() const;
@@ -78,6 +82,7 @@ struct EngineHost {
   SteadyClock clock;
   metrics::Registry metrics;
   std::unique_ptr<kv::Ledger> ledger;
+  double read_bytes_per_s = 0;  // of the weights, measured for `serve`; 0 = not measured
   std::unique_ptr<engine::GrammarCompiler> grammars;
   // For text at other places; none of them with ggml's operators, which show no attention.
   std::unique_ptr<model::Splice> splice;

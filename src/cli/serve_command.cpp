@@ -49,29 +49,21 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   return options;
 }
 
-capacity::LedgerInput ledger_input(const Compute& compute) {
-  const model::ModelShape& shape = compute.loaded.model->shape();
-  const std::uint64_t scratch = compute.executor->scratch_bytes();
-  return {.parameter_count = shape.parameter_count,
-          .weight_bytes = shape.weight_bytes,
-          .layer_count = shape.layer_count,
-          .kv_head_count = shape.kv_head_count,
-          .key_dim = shape.key_dim,
-          .value_dim = shape.value_dim,
-          .kv_bytes_per_token = model::kv_bytes_per_token(shape, compute.arena->format()),
-          .memory_bytes = compute.arena->bytes() + shape.weight_bytes + scratch,
-          .activation_bytes = scratch,
-          .context_tokens = compute.sizing.max_context};
+capacity::LedgerInput ledger_input(const EngineHost& host) {
+  capacity::LedgerInput input = host.compute.ledger_input();
+  input.read_bandwidth_bytes_per_s = host.read_bytes_per_s;
+  return input;
 }
 
 // The ledgers for dashboards; blocks in use are counted by the engine.
 void publish_ledgers(EngineHost& host) {
   using metrics::Metric;
-  const capacity::LedgerInput input = ledger_input(host.compute);
+  const capacity::LedgerInput input = ledger_input(host);
   const capacity::FourLedgers ledgers = capacity::compute_ledgers(input);
   host.metrics.set(Metric::kKvBytesPerToken, static_cast<double>(ledgers.kv_bytes_per_token));
   host.metrics.set(Metric::kPrefillFlopPerToken, ledgers.prefill_flop / input.context_tokens);
   host.metrics.set(Metric::kFullContextSequences, static_cast<double>(ledgers.sequences));
+  host.metrics.set(Metric::kReadBandwidth, host.read_bytes_per_s);
 }
 
 // How heads share keys and values, and whether these can be reused (a model whose cannot is refused
@@ -125,7 +117,7 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
                       " M parameters, ", model.quantization(), ", ",
                       format_bytes(shape.weight_bytes), ", context ", compute.sizing.max_context));
   console.say(attention_line(shape));
-  const capacity::LedgerInput input = ledger_input(compute);
+  const capacity::LedgerInput input = ledger_input(host);
   std::string ledgers = capacity::describe(input, capacity::compute_ledgers(input));
   while (ledgers.ends_with('\n')) ledgers.pop_back();
   console.say(ledgers);
@@ -194,7 +186,9 @@ Exit run_serve(const Settings& settings, Console& console) {
        .calibrated = (*host)->calibration != nullptr,
        .max_context = compute.sizing.max_context,
        .embedding_dim = compute.loaded.model->shape().embedding_dim,
-       .model_aliases = compute.loaded.aliases},
+       .model_aliases = compute.loaded.aliases,
+       .ledger = ledger_input(**host),
+       .kv_format = kernels::kv_format_name(compute.arena->format())},
       *options);
   publish_ledgers(**host);
   say_model(**host, settings, console);

@@ -1,11 +1,11 @@
 // Resolving and checking settings. Main thread.
 #include "cli/settings.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/str.h"
 #include "cli/suggest.h"
+#include "cli/units.h"
 
 namespace refrain::cli {
 namespace {
@@ -29,30 +29,6 @@ std::string range_text(const OptionInfo& option) {
 
 bool in_range(const OptionInfo& option, double value) {
   return value >= option.minimum && value <= option.maximum;
-}
-
-// Plain integers, and for tokens and counts also "8k".
-Result<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, fault] = std::from_chars(text.data(), end, value);
-  if (fault == std::errc{} && at == end) return value;
-  if (text.find_first_of(".-") != std::string_view::npos) {
-    return Error{Code::kInvalidArgument, "not a whole number"};
-  }
-  ASSIGN_OR_RETURN(const std::uint64_t size, parse_size(text));
-  if (size > 9'000'000'000'000'000) return Error{Code::kInvalidArgument, "too large"};
-  return static_cast<std::int64_t>(size);
-}
-
-Result<double> parse_real(std::string_view text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, fault] = std::from_chars(text.data(), end, value);
-  if (fault != std::errc{} || at != end || !std::isfinite(value)) {
-    return Error{Code::kInvalidArgument, "not a number"};
-  }
-  return value;
 }
 
 Error unknown_key(const IniFile& file, const IniEntry& entry) {
@@ -194,6 +170,20 @@ Result<void> check_value(const OptionInfo& option, const std::string& value,
       if (number.ok() && in_range(option, *number)) return {};
       return bad_value(option, value, origin, str_cat("a number ", range_text(option)));
     }
+    case OptionKind::kCount: {
+      const auto number = parse_count(value);
+      if (number.ok() && in_range(option, *number)) return {};
+      return bad_value(option, value, origin,
+                       number.ok() ? str_cat("a count ", range_text(option))
+                                   : "a count such as 7B, 135M or 8030261248");
+    }
+    case OptionKind::kRate: {
+      const auto number = parse_rate(value);
+      if (number.ok() && in_range(option, *number)) return {};
+      return bad_value(option, value, origin,
+                       number.ok() ? str_cat("a rate ", range_text(option), " bytes/s")
+                                   : "a rate such as 27GB/s or 500MB/s");
+    }
     case OptionKind::kSize: {
       if (option.default_text == "auto" && value == "auto") return {};
       const auto bytes = parse_size(value);
@@ -251,8 +241,11 @@ std::int64_t Settings::integer(std::string_view flag) const {
 
 double Settings::real(std::string_view flag) const {
   const Setting& found = setting(flag);
+  const std::string& value = found.values.front();
+  if (found.option->kind == OptionKind::kCount) return parse_count(value).value();
+  if (found.option->kind == OptionKind::kRate) return parse_rate(value).value();
   CHECK(found.option->kind == OptionKind::kReal, flag);
-  return parse_real(found.values.front()).value();
+  return parse_real(value).value();
 }
 
 std::uint64_t Settings::size(std::string_view flag) const {

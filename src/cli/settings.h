@@ -40,7 +40,7 @@ class Settings {
 
   const std::string& text(std::string_view flag) const;  // also kChoice
   std::int64_t integer(std::string_view flag) const;
-  double real(std::string_view flag) const;
+  double real(std::string_view flag) const;         // also kCount and kRate (bytes/s)
   std::uint64_t size(std::string_view flag) const;  // 0 for "auto"
   bool boolean(std::string_view flag) const;
   const std::vector<std::string>& list(std::string_view flag) const;

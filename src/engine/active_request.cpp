@@ -67,10 +67,15 @@ void ActiveRequest::note_prompt_done(Tick now) {
   if (prompt_done_at_ == kNever) prompt_done_at_ = now;
 }
 
-void ActiveRequest::note_token(Sequence& sequence, Tick now) {
+void ActiveRequest::note_token(Sequence& sequence, Tick now, double step_read_bytes) {
   ++usage_.completion_tokens;
   if (first_token_at_ == kNever) first_token_at_ = now;
-  if (sequence.generated_tokens() == 1) sequence.first_token_at = now;
+  if (sequence.generated_tokens() == 1) {
+    sequence.first_token_at = now;
+  } else {
+    gap_read_bytes_ += step_read_bytes;
+    ++gap_count_;
+  }
   sequence.last_token_at = now;
   last_token_at_ = now;
 }
@@ -171,6 +176,24 @@ void ActiveRequest::send_last_event() {
   CHECK(ended_, "only an ended request has a last event");
   stream_->on_event(std::move(last_event_));
   stream_.reset();
+}
+
+RequestKv ActiveRequest::kv_row() const {
+  RequestKv row{.id = id(),
+                .label = request_.label,
+                .tenant = request_.tenant,
+                .prompt_tokens = usage_.prompt_tokens,
+                .reused_tokens = usage_.cached_tokens + usage_.moved_tokens,
+                .generated_tokens = usage_.completion_tokens,
+                .kv_tokens = kv_use_.tokens(),
+                .peak_tokens = kv_use_.peak(),
+                .mean_tokens = kv_use_.mean(),
+                .age_s = kv_use_.age_s()};
+  for (const auto& choice : choices_) row.choices += choice->holds_blocks() ? 1 : 0;
+  if (gap_count_ == 0) return row;
+  row.step_read_bytes = gap_read_bytes_ / static_cast<double>(gap_count_);
+  row.tpot_ms = timings().tpot_ms;
+  return row;
 }
 
 Timings ActiveRequest::timings() const {

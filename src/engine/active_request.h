@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/kv_report.h"
+#include "engine/kv_use.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 
@@ -31,6 +33,7 @@ class ActiveRequest {
   // Makes the choices; ids from `first_id` upwards, seeds from `seed` upwards.
   void create_choices(std::uint64_t first_id, std::uint64_t seed);
   std::vector<std::unique_ptr<Sequence>>& choices() { return choices_; }
+  const std::vector<std::unique_ptr<Sequence>>& choices() const { return choices_; }
   Sequence& first_choice() { return *choices_.front(); }
   bool all_choices_ended() const;
   bool ended() const { return ended_; }
@@ -47,7 +50,10 @@ class ActiveRequest {
   void note_first_step(Tick now);
   void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }
   void note_prompt_done(Tick now);
-  void note_token(Sequence& sequence, Tick now);
+  // The token came out of a step that read so many bytes.
+  void note_token(Sequence& sequence, Tick now, double step_read_bytes);
+  // From `now` on its choices hold so many token slots together.
+  void note_kv(Tick now, std::uint64_t tokens) { kv_use_.note(now, tokens); }
   void add_hidden(std::span<const float> row);
   // Row `position` of the prompt scores the token behind it.
   Result<void> add_prompt_logprob(std::span<const float> logits, std::uint32_t position,
@@ -70,6 +76,9 @@ class ActiveRequest {
   const Usage& usage() const { return usage_; }
   // Times so far; final once the request has ended.
   Timings timings() const;
+  const KvUse& kv_use() const { return kv_use_; }
+  // Its row but for what only the ledger knows, the blocks.
+  RequestKv kv_row() const;
   // How it ended.
   FinishReason reason() const { return reason_; }
 
@@ -88,6 +97,9 @@ class ActiveRequest {
   Tick prompt_done_at_ = kNever;
   Tick first_token_at_ = kNever;
   Tick last_token_at_ = kNever;
+  KvUse kv_use_;
+  double gap_read_bytes_ = 0;  // of the steps that gave tokens after the first of a choice
+  std::uint64_t gap_count_ = 0;
   std::uint32_t progress_sent_ = 0;
   bool ended_ = false;
   FinishReason reason_ = FinishReason::kStop;

@@ -191,10 +191,13 @@ void Engine::Impl::run_batch() {
   ++steps_;
   for (ScheduledSequence& entry : scheduled_) entry.request->note_first_step(now_);
   builder_.build(scheduled_, now_, batch_);
+  note_kv_use();
+  note_step_reads();
   Result<void> ran = parts_.executor->run(batch_, output_);
   const Tick began_at = std::exchange(now_, parts_.clock->now());
   metrics_.count_step(now_ - began_at);
   if (ran) {
+    note_decode_step(now_ - began_at);
     take_results();
   } else {
     fail_batch(ran.error());
@@ -205,6 +208,7 @@ void Engine::Impl::publish_snapshot() {
   const kv::LedgerCounts counts = ledger_.counts();
   metrics_.update_ledger(ledger_.totals(), counts);
   metrics_.set_load(static_cast<std::uint32_t>(running_.size()), inbox_.waiting());
+  publish_kv_report();
   std::lock_guard lock(snapshot_mutex_);
   snapshot_.running = static_cast<std::uint32_t>(running_.size());
   snapshot_.blocks = counts;
@@ -251,6 +255,9 @@ void Engine::stop() {
 }
 EngineSnapshot Engine::snapshot() const {
   return impl_->snapshot();
+}
+KvReport Engine::kv_report() const {
+  return impl_->kv_report();
 }
 double Engine::estimated_wait_s() const {
   return impl_->estimated_wait_s();

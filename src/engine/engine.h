@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "capacity/read_cost.h"
+#include "engine/kv_report.h"
 #include "engine/request.h"
 #include "kv/ledger.h"
 #include "metrics/registry.h"
@@ -52,6 +54,8 @@ struct EngineParts {
   std::uint32_t vocabulary_size = 0;
   std::uint32_t embedding_dim = 0;
   Hash128 cache_root{};  // hash of model fingerprint, rope, KV format, numerics
+  // What a step reads; for reports. All zero: bytes are not reported.
+  capacity::ReadCost read_cost = {};
 };
 
 struct EngineSnapshot {  // copied out after each step, read by /health, /metrics, shutdown
@@ -92,6 +96,7 @@ class Engine {
   bool drained() const;
   void stop();                      // cancels all, ends the thread; idempotent
   EngineSnapshot snapshot() const;  // never waits for a running step
+  KvReport kv_report() const;       // as of the last step; never waits for a running one
   // Rough seconds until a queued request would start; for Retry-After.
   double estimated_wait_s() const;
 

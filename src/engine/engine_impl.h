@@ -1,11 +1,12 @@
-// Engine::Impl: the engine thread's state. Methods stand in four files:
+// Engine::Impl: the engine thread's state. Methods stand in five files:
 //   engine.cpp          public calls, the thread and the step
 //   engine_admission.cpp  mail, deadlines, admission of waiting choices
 //   engine_reuse.cpp    plans, and prompts with moved runs
 //   engine_results.cpp  what a step produced: tokens, ends, errors
+//   engine_report.cpp   who holds how much of the KV budget, what steps read
 //
-// Everything is used by the engine thread only, except inbox_ (locks itself), limits_ (constant)
-// and snapshot_ (own lock).
+// Everything is used by the engine thread only, except inbox_ (locks itself), limits_ (constant),
+// snapshot_ and kv_report_ (own locks).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ class Engine::Impl {
   void drain() { inbox_.drain(); }
   bool drained() const { return inbox_.drained(); }
   EngineSnapshot snapshot() const;
+  KvReport kv_report() const;
   double estimated_wait_s() const;
 
  private:
@@ -110,6 +112,20 @@ class Engine::Impl {
   void give_back(ActiveRequest& request, Sequence& sequence);
   std::span<float> logits_row(std::size_t row);
 
+  // ---- reports (engine_report.cpp)
+  struct HeldKv {
+    std::uint64_t tokens = 0;
+    std::uint64_t blocks = 0;
+  };
+  HeldKv held_by(const ActiveRequest& request) const;
+  // What each request holds from now_ on.
+  void note_kv_use();
+  // What the batch that was built will read.
+  void note_step_reads();
+  void note_decode_step(Tick duration);
+  void count_ended_kv(ActiveRequest& request);
+  void publish_kv_report();
+
   const EngineParts parts_;
   const EngineOptions options_;
   const RequestLimits limits_;
@@ -141,6 +157,12 @@ class Engine::Impl {
   IdleWork idle_;
   AuditBook audits_;
 
+  double step_read_bytes_ = 0;     // of the batch at hand
+  std::uint32_t decode_rows_ = 0;  // of it; 0 = it does not only decode
+  DecodeSteps decode_steps_;
+  EndedKv ended_kv_;
+  KvReport next_report_;  // being made; keeps its memory
+
   std::uint64_t generated_tokens_ = 0;
   std::uint64_t computed_prompt_tokens_ = 0;
   std::uint64_t steps_ = 0;
@@ -150,6 +172,9 @@ class Engine::Impl {
   mutable std::mutex snapshot_mutex_;
   EngineSnapshot snapshot_;
   double snapshot_end_gap_s_ = 1.0;
+
+  mutable std::mutex kv_report_mutex_;
+  KvReport kv_report_;
 };
 
 }  // namespace refrain::engine

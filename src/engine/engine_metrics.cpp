@@ -1,5 +1,6 @@
 #include "engine/engine_metrics.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace refrain::engine {
@@ -104,6 +105,14 @@ void EngineMetrics::count_end(const ActiveRequest& request, Tick now) {
   registry_->observe(Metric::kTimeToFirstToken, times.ttft_ms / 1000);
   registry_->observe(Metric::kDecodeTime, times.decode_ms / 1000);
   if (times.tpot_ms > 0) registry_->observe(Metric::kTimePerOutputToken, times.tpot_ms / 1000);
+}
+
+void EngineMetrics::count_kv(double peak_bytes, double mean_bytes) {
+  if (registry_ == nullptr) return;
+  registry_->observe(Metric::kRequestKvPeak, peak_bytes);
+  registry_->observe(Metric::kRequestKvMean, mean_bytes);
+  largest_kv_bytes_ = std::max(largest_kv_bytes_, peak_bytes);
+  registry_->set(Metric::kLargestRequestKv, largest_kv_bytes_);
 }
 
 void EngineMetrics::count_prompt(const Usage& usage) {

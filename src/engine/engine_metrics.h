@@ -8,6 +8,7 @@
 //                           find its own prompt, which is no hit
 //   generation_tokens       every token when it is sampled
 //   latency histograms      requests that ended by stop or length
+//   request_kv_*            every request that was admitted, however it ended
 //   reuse_audit*, idle_*    idle work, while it goes on
 #pragma once
 
@@ -33,6 +34,8 @@ class EngineMetrics {
   // A further choice of a running request was admitted.
   void count_sibling(std::uint32_t prompt_tokens, std::uint32_t cached_tokens);
   void count_end(const ActiveRequest& request, Tick now);
+  // A request that held blocks has ended.
+  void count_kv(double peak_bytes, double mean_bytes);
   // What count_end() does with the usage of a request that has an answer.
   void count_prompt(const Usage& usage);
   void update_ledger(const kv::LedgerTotals& totals, const kv::LedgerCounts& counts);
@@ -48,6 +51,7 @@ class EngineMetrics {
   std::uint64_t sibling_queried_ = 0;  // since the last update
   std::uint64_t sibling_hit_ = 0;
   std::uint64_t idle_tokens_ = 0;  // reported so far
+  double largest_kv_bytes_ = 0;
 };
 
 }  // namespace refrain::engine

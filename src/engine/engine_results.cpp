@@ -93,7 +93,7 @@ Result<void> Engine::Impl::take_token(ActiveRequest& request, Sequence& sequence
   const Tick gap = now_ - sequence.last_token_at;
   ASSIGN_OR_RETURN(const std::optional<FinishReason> reason,
                    sequence.take(sample, *parts_.tokenizer));
-  request.note_token(sequence, now_);
+  request.note_token(sequence, now_, step_read_bytes_);
   metrics_.count_token(gap, /*first=*/sequence.generated_tokens() == 1);
   ++generated_tokens_;
   if (reason) {
@@ -163,6 +163,7 @@ void Engine::Impl::fail_request(ActiveRequest& request, Error error) {
 
 void Engine::Impl::close_request(ActiveRequest& request) {
   metrics_.count_end(request, now_);
+  count_ended_kv(request);
   if (!request.was_admitted()) inbox_.left_waiting(request.request().tenant);
   inbox_.ended(request.id());
   if (last_end_at_ >= 0) end_gap_s_ += 0.2 * (to_seconds(now_ - last_end_at_) - end_gap_s_);

@@ -57,6 +57,7 @@ struct GenerateRequest {
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
   bool prompt_logprobs = false;  // echo with logprobs
+  std::string label = {};        // what reports call it; the id of the caller's answer
   std::string tenant;            // "" = default tenant; selects salt and queue share
   Hash128 salt{};                // mixed into the cache space
   bool use_cache = true;         // false: neither match nor publish (reference runs)

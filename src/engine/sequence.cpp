@@ -40,7 +40,7 @@ void Sequence::admitted(std::uint32_t cached_tokens) {
   CHECK(!holds_blocks_ && !ended_, "a sequence is admitted once");
   CHECK(cached_tokens < tokens_.size(), "at least one row is computed");
   holds_blocks_ = true;
-  computed_ = cached_tokens;
+  computed_ = reused_ = cached_tokens;
 }
 
 std::uint32_t Sequence::pending() const {

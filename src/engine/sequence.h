@@ -45,6 +45,8 @@ class Sequence {
     return static_cast<std::uint32_t>(tokens_.size()) - prompt_tokens_;
   }
   std::uint32_t computed() const { return computed_; }
+  // Of its prompt, found in the cache when it was admitted.
+  std::uint32_t reused_tokens() const { return reused_; }
   // Rows that may run now; those of a repair while it lasts.
   std::uint32_t pending() const;
   bool decoding() const { return generated_tokens() > 0; }
@@ -107,6 +109,7 @@ class Sequence {
   const std::uint32_t prompt_tokens_;
   TokenList tokens_;
   std::uint32_t computed_ = 0;
+  std::uint32_t reused_ = 0;
   std::unique_ptr<PromptRepair> repair_;
   std::vector<kv::SegmentRun> runs_;
   std::unique_ptr<ApproximateAnswer> approximate_;

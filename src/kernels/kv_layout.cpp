@@ -1,10 +1,28 @@
 // The sizes of a layer's parts. Plain functions, any thread.
 #include "kernels/kv_layout.h"
 
+#include <array>
+
 namespace refrain::kernels {
+namespace {
+
+constexpr std::array kFormats = {KvFormat::kF16, KvFormat::kQ8};
+
+}  // namespace
 
 const char* kv_format_name(KvFormat format) {
   return format == KvFormat::kQ8 ? "q8" : "f16";
+}
+
+std::span<const KvFormat> kv_formats() {
+  return kFormats;
+}
+
+std::optional<KvFormat> kv_format_named(std::string_view name) {
+  for (const KvFormat format : kFormats) {
+    if (name == kv_format_name(format)) return format;
+  }
+  return std::nullopt;
 }
 
 KvLayout make_kv_layout(KvFormat format, std::uint32_t kv_head_count, std::uint32_t key_dim,

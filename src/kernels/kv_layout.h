@@ -17,6 +17,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
 
 namespace refrain::kernels {
 
@@ -26,6 +29,10 @@ inline constexpr std::uint32_t kTileTokens = 16;
 
 // "f16", "q8".
 const char* kv_format_name(KvFormat format);
+// All of them; f16, the reference, comes first.
+std::span<const KvFormat> kv_formats();
+// None for a name that is not one of them.
+std::optional<KvFormat> kv_format_named(std::string_view name);
 
 struct KvLayout {
   KvFormat format = KvFormat::kF16;

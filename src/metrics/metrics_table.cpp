@@ -35,6 +35,10 @@ constexpr std::array<double, 11> kDivergences = {0.0005, 0.001, 0.002, 0.005, 0.
                                                  0.05,   0.1,   0.2,   0.5,   1};
 constexpr std::array<double, 13> kTokenCounts = {1,    4,    16,   64,    256,   512,   1024,
                                                  2048, 4096, 8192, 16384, 32768, 131072};
+// 64 KiB, 256 KiB and so on to 64 GiB.
+constexpr std::array<double, 11> kKvBytes = {65536,      262144,      1048576,    4194304,
+                                             16777216,   67108864,    268435456,  1073741824,
+                                             4294967296, 17179869184, 68719476736};
 
 constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTable = {{
     {Metric::kPromptTokens, kCounter, "prompt_tokens_total",
@@ -94,6 +98,11 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "Floating-point operations per computed prompt token, without attention"},
     {Metric::kFullContextSequences, kGauge, "full_context_sequences",
      "Sequences of the longest context that the KV budget holds at a time"},
+    {Metric::kReadBandwidth, kGauge, "read_bandwidth_bytes_per_second",
+     "Bytes of weights that the compute threads read in a second, measured at the start; 0 = not "
+     "measured"},
+    {Metric::kLargestRequestKv, kGauge, "largest_request_kv_bytes",
+     "Most bytes of keys and values that one request has held since the start"},
     {Metric::kProcessResidentBytes, kGauge, "process_resident_memory_bytes",
      "Resident memory of this process in bytes"},
     {Metric::kConnections, kGauge, "http_connections", "Open HTTP connections"},
@@ -172,6 +181,20 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "",
      {},
      kTokenCounts},
+    {Metric::kRequestKvPeak,
+     kHistogram,
+     "request_kv_peak_bytes",
+     "Most bytes of keys and values that a request held at a time",
+     "",
+     {},
+     kKvBytes},
+    {Metric::kRequestKvMean,
+     kHistogram,
+     "request_kv_mean_bytes",
+     "Bytes of keys and values that a request held on average, from admission to its end",
+     "",
+     {},
+     kKvBytes},
     {Metric::kReuseDivergence,
      kHistogram,
      "reuse_divergence_estimate_nats",

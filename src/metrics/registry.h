@@ -51,6 +51,8 @@ enum class Metric {
   kKvBytesPerToken,       // kv_bytes_per_token
   kPrefillFlopPerToken,   // prefill_flop_per_token
   kFullContextSequences,  // full_context_sequences
+  kReadBandwidth,         // read_bandwidth_bytes_per_second
+  kLargestRequestKv,      // largest_request_kv_bytes
   kProcessResidentBytes,  // process_resident_memory_bytes
   kConnections,           // http_connections
   kReusePromiseBroken,    // reuse_promise_broken (0 or 1)
@@ -65,6 +67,8 @@ enum class Metric {
   kStepTime,            // engine_step_seconds
   kPromptLength,        // request_prompt_tokens
   kGenerationLength,    // request_generation_tokens
+  kRequestKvPeak,       // request_kv_peak_bytes
+  kRequestKvMean,       // request_kv_mean_bytes
   kReuseDivergence,     // reuse_divergence_estimate_nats
   kAuditDivergence,     // reuse_audit_divergence_nats
   kCount

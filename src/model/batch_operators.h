@@ -26,6 +26,8 @@ class BatchOperators : public Operators {
 
   virtual std::uint32_t thread_count() const = 0;
   virtual std::uint64_t scratch_bytes() const = 0;
+  // See Executor::measure_read_bytes_per_s().
+  virtual double measure_read_bytes_per_s() { return 0; }
   // What the bits of the results depend on beside the model and the KV format.
   virtual std::string numerics() const = 0;
 };

@@ -43,6 +43,7 @@ class ForwardExecutor final : public Executor {
   std::string numerics() const override { return operators_->numerics(); }
   std::uint32_t max_batch_rows() const override { return max_batch_rows_; }
   std::uint64_t scratch_bytes() const override { return operators_->scratch_bytes(); }
+  double measure_read_bytes_per_s() override { return operators_->measure_read_bytes_per_s(); }
 
  private:
   void record(const BatchPlan& plan) {

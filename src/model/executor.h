@@ -49,6 +49,11 @@ class Executor {
   virtual std::string numerics() const = 0;
   virtual std::uint32_t max_batch_rows() const = 0;
   virtual std::uint64_t scratch_bytes() const = 0;  // activations held now
+
+  // How fast the executor's threads read the weights, or the first 256 MiB of them, when they do
+  // nothing else: the best of a few passes, a tenth of a second together. 0 where the operators do
+  // not hold the weights themselves. Not while run() runs.
+  virtual double measure_read_bytes_per_s() { return 0; }
 };
 
 }  // namespace refrain::model

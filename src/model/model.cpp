@@ -2,11 +2,10 @@
 // thread.
 #include "model/model.h"
 
-#include <map>
-
 #include "base/str.h"
 #include "model/fingerprint.h"
 #include "model/gguf_file.h"
+#include "model/model_facts.h"
 #include "model/shape_reader.h"
 #include "model/vocabulary_reader.h"
 #include "model/weights.h"
@@ -16,19 +15,6 @@ namespace {
 
 // Shares of the loading time, for progress: header and vocabulary first, then the weights.
 constexpr double kHeaderShare = 0.1;
-
-// The type that most values of the layers' matrices have; embeddings and norms, which files often
-// keep in another type, do not count.
-std::string main_type(const GgufFile& file) {
-  std::map<std::string, std::uint64_t> values;
-  for (const TensorInfo& tensor : file.tensors())
-    if (tensor.dims[1] > 1 && tensor.name.starts_with("blk."))
-      values[tensor.type_name] += tensor.dims[0] * tensor.dims[1];
-  std::string best;
-  for (const auto& [name, count] : values)
-    if (best.empty() || count > values[best]) best = name;
-  return best;
-}
 
 }  // namespace
 
@@ -67,7 +53,7 @@ Result<std::unique_ptr<Model>> Model::load(const LoadOptions& options) {
                  str_cat("set `--max-context` to at most ", impl->shape.context_length),
                  "max_context"};
   }
-  impl->quantization = main_type(*file);
+  impl->quantization = main_weight_type(*file);
   impl->fingerprint = fingerprint_of(*file);
   report(kHeaderShare);
   ASSIGN_OR_RETURN(impl->weights, Weights::load(std::move(file), impl->shape, [&](double share) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "ggml.h"
+#include "kernels/attention_bench.h"
 #include "model/core_count.h"
 #include "model/cpu_interpreter.h"
 #include "model/weights.h"
@@ -204,6 +206,20 @@ Result<void> CpuOperators::reserve() {
 
 std::uint64_t CpuOperators::scratch_bytes() const {
   return interpreter_->bytes() + hidden_rows_.capacity() * sizeof(float);
+}
+
+double CpuOperators::measure_read_bytes_per_s() {
+  constexpr std::size_t kMostBytes = std::size_t{256} << 20U;
+  const std::span<const std::byte> weights = packed_->memory();
+  const std::span<const std::uint64_t> words(
+      reinterpret_cast<const std::uint64_t*>(weights.data()),
+      std::min(weights.size(), kMostBytes) / sizeof(std::uint64_t));
+  const kernels::RunThreads run = [this](const std::function<void(std::uint32_t)>& function) {
+    auto task = [&](std::uint32_t index, std::uint32_t) { function(index); };
+    team_->run(team_->thread_count(), task);
+  };
+  const SteadyClock clock;
+  return 1e9 * kernels::measure_read(words, team_->thread_count(), run, clock);
 }
 
 }  // namespace refrain::model

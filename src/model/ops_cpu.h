@@ -34,6 +34,7 @@ class CpuOperators final : public BatchOperators {
   Result<void> run(BatchOutput& output) override;
   std::uint32_t thread_count() const override { return team_->thread_count(); }
   std::uint64_t scratch_bytes() const override;
+  double measure_read_bytes_per_s() override;
   std::string numerics() const override;
 
   Node embed(Weight table) override;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "base/page_memory.h"
@@ -29,6 +30,8 @@ class PackedWeights {
   // The packed form of a matrix of the model.
   const kernels::PackedMatrix& of(Weight matrix) const;
   std::uint64_t bytes() const { return memory_.bytes(); }
+  // All of them, aligned to pages.
+  std::span<const std::byte> memory() const { return {memory_.data(), memory_.bytes()}; }
 
  private:
   PackedWeights() = default;

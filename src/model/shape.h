@@ -56,8 +56,14 @@ struct ModelShape {
   bool tied_output = false;          // output matrix = token embedding
   std::uint64_t parameter_count = 0;
   std::uint64_t weight_bytes = 0;    // tensor data in the file
+  std::uint64_t embedding_bytes = 0; // of these, the token embedding
   RopeSettings rope;
 
+  // Layers whose attention reads no more than the window.
+  std::uint32_t windowed_layer_count() const {
+    if (sliding_window == 0) return 0;
+    return global_layer_period == 0 ? layer_count : layer_count - layer_count / global_layer_period;
+  }
   bool is_local_layer(std::uint32_t layer) const {
     return sliding_window > 0 && global_layer_period > 0 && (layer + 1) % global_layer_period != 0;
   }

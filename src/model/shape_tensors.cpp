@@ -101,6 +101,7 @@ Result<void> read_tensor_facts(const GgufFile& file, ModelShape& shape) {
     shape.parameter_count += tensor.dims[0] * tensor.dims[1] * tensor.dims[2] * tensor.dims[3];
     shape.weight_bytes += tensor.byte_count;
   }
+  shape.embedding_bytes = embedding->byte_count;
   return {};
 }
 

@@ -197,6 +197,7 @@ Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
   reply.choice_count = request.generation.choice_count;
   PreparedCall call;
   call.id = reply.frame.identity.id;
+  generate_request.label = call.id;
   call.stream = reply.frame.stream;
   call.grammar = std::move(request.tools.grammar);
   call.requests.push_back(std::move(generate_request));
@@ -241,6 +242,7 @@ Result<Prepared> Api::completions(const Json& body, const Caller& caller) {
   reply.choice_count = request.generation.choice_count;
   reply.prompt_count = static_cast<std::uint32_t>(request.prompts.size());
   call.id = reply.frame.identity.id;
+  for (engine::GenerateRequest& each : call.requests) each.label = call.id;
   call.stream = reply.frame.stream;
   call.reply = std::make_unique<CompletionReply>(std::move(reply));
   return Prepared{.call = std::move(call)};
@@ -262,6 +264,7 @@ Result<Prepared> Api::embeddings(const Json& body, const Caller& caller) {
   }
   AnswerIdentity own = identity("embd-");
   call.id = own.id;
+  for (engine::GenerateRequest& each : call.requests) each.label = call.id;
   call.reply =
       std::make_unique<EmbeddingReply>(std::move(own), request.inputs.size(), request.base64);
   return Prepared{.call = std::move(call)};

@@ -155,7 +155,7 @@ asio::awaitable<bool> HttpConnection::serve_one(bool first) {
     co_return co_await refuse(*closed, request, admission, false);
   }
   if (!co_await read_body(parser, request, admission)) co_return false;
-  if (auto page = core_.page(admission.route)) {
+  if (auto page = core_.page(admission)) {
     page->headers.insert(page->headers.end(), admission.cors_headers.begin(),
                          admission.cors_headers.end());
     co_return co_await respond(*page, request, request.keep_alive);

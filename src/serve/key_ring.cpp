@@ -56,8 +56,11 @@ Result<Caller> KeyRing::admit(std::string_view authorization, Access access) con
     if (equal_in_constant_time(presented, key.key)) match = &key;
   const bool is_admin = !admin_key_.empty() && equal_in_constant_time(presented, admin_key_);
   if (!presented.empty() && match != nullptr)
-    return Caller{match->tenant, salts_.at(match->tenant), match->max_waiting};
-  if (!presented.empty() && is_admin && access == Access::kKeyOrAdmin) return Caller{};
+    return Caller{.tenant = match->tenant,
+                  .salt = salts_.at(match->tenant),
+                  .max_waiting = match->max_waiting};
+  if (!presented.empty() && is_admin && access == Access::kKeyOrAdmin)
+    return Caller{.is_admin = true};
   const bool missing = trim(authorization).empty();
   return Error{Code::kUnauthorized,
                missing ? "no API key was sent" : "the API key is not valid for this call",

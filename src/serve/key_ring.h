@@ -18,6 +18,7 @@ struct Caller {
   std::string tenant;             // "" when no keys are set
   Hash128 salt{};                 // keeps the cache of tenants apart; zero without keys
   std::uint32_t max_waiting = 0;  // 0 = no own limit
+  bool is_admin = false;          // came with the admin key: of no tenant
 };
 
 class KeyRing {

@@ -16,7 +16,7 @@ struct Entry {
   Access access;
 };
 
-constexpr std::array<Entry, 8> kEntries = {{
+constexpr std::array<Entry, 9> kEntries = {{
     {"/chat/completions", "POST", Endpoint::kChatCompletions, Access::kKey},
     {"/completions", "POST", Endpoint::kCompletions, Access::kKey},
     {"/embeddings", "POST", Endpoint::kEmbeddings, Access::kKey},
@@ -25,6 +25,7 @@ constexpr std::array<Entry, 8> kEntries = {{
     {"/detokenize", "POST", Endpoint::kDetokenize, Access::kKey},
     {"/health", "GET", Endpoint::kHealth, Access::kOpen},
     {"/metrics", "GET", Endpoint::kMetrics, Access::kKeyOrAdmin},
+    {"/ledger", "GET", Endpoint::kLedger, Access::kKeyOrAdmin},
 }};
 
 constexpr std::string_view kModelPrefix = "/models/";
@@ -65,7 +66,7 @@ RouteResult find_route(std::string_view method, std::string_view path) {
   result.refusal = error_response(
       Error{Code::kNotFound, str_cat("there is no ", method, " ", path),
             "endpoints: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, "
-            "/tokenize, /detokenize, /health, /metrics"});
+            "/tokenize, /detokenize, /health, /metrics, /v1/ledger"});
   return result;
 }
 

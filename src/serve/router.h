@@ -19,9 +19,10 @@ enum class Endpoint {
   kDetokenize,
   kHealth,
   kMetrics,
+  kLedger,
 };
 
-// Who may call: health is open to everyone, metrics also to the admin key.
+// Who may call: health is open to everyone, metrics and ledger also to the admin key.
 enum class Access { kOpen, kKey, kKeyOrAdmin };
 
 struct Route {

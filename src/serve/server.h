@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "capacity/ledgers.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
 #include "metrics/registry.h"
@@ -69,6 +70,8 @@ struct ServerParts {
   std::uint32_t max_context = 0;
   std::uint32_t embedding_dim = 0;
   std::vector<std::string> model_aliases = {};  // further names that requests may use
+  capacity::LedgerInput ledger = {};            // what was planned at the start
+  std::string kv_format = {};                   // "f16"
 };
 
 class Server {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "serve/info_pages.h"
+#include "serve/ledger_page.h"
 
 namespace refrain::serve {
 namespace {
@@ -32,12 +33,15 @@ ServerCore::ServerCore(const ServerParts& parts, const ServerOptions& options)
                    .comment_interval = options.keep_alive_comment_s * kSecond},
       bodies_(std::max<std::uint64_t>(kBodyBytesTogether, 2 * options.max_body_bytes)) {}
 
-std::optional<HttpResponse> ServerCore::page(const Route& route) const {
+std::optional<HttpResponse> ServerCore::page(const Admission& admission) const {
+  const Route& route = admission.route;
   switch (route.endpoint) {
     case Endpoint::kHealth:
       return health_page(parts_, phase() != ServePhase::kServing);
     case Endpoint::kMetrics:
       return metrics_page(parts_);
+    case Endpoint::kLedger:
+      return ledger_page(parts_, admission.caller);
     case Endpoint::kModels:
       return models_page(parts_, options_, started_s_);
     case Endpoint::kModel:

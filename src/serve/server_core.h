@@ -26,7 +26,7 @@ class ServerCore {
   ByteBudget& bodies() { return bodies_; }
 
   // Answer to a GET; none for endpoints that take a body. Never waits for the engine.
-  std::optional<HttpResponse> page(const Route& route) const;
+  std::optional<HttpResponse> page(const Admission& admission) const;
   // Why new work is refused now, if it is.
   std::optional<Error> closed() const;
   // A place in the caller's share of the queue.

@@ -98,6 +98,7 @@ struct BenchOptions {
   std::uint32_t block_count = 256;
   bool prefix_cache = true;
   engine::EngineOptions engine = {};
+  capacity::ReadCost read_cost = {};
   std::vector<std::string> words = {};  // extra tokens
 };
 
@@ -120,6 +121,7 @@ class EngineBench {
     parts.vocabulary_size = vocabulary_size();
     parts.embedding_dim = 4;
     parts.cache_root = Hash128{1, 2};
+    parts.read_cost = options.read_cost;
     engine = std::make_unique<engine::Engine>(parts, options.engine);
   }
 

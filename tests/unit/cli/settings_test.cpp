@@ -302,7 +302,12 @@ TEST(OptionTable, HasUniqueNamesAndAcceptsItsOwnDefaults) {
       for (const std::string_view value : {words[1], words[2]})
         EXPECT_TRUE(check_value(*target, std::string(value), "table").ok()) << option.flag;
     }
-    if (option.kind != OptionKind::kList) {
+    const bool has_value = option.kind == OptionKind::kInteger ||
+                           option.kind == OptionKind::kReal || option.kind == OptionKind::kSize ||
+                           option.kind == OptionKind::kCount || option.kind == OptionKind::kRate;
+    if (has_value && option.default_text.empty()) {  // none, so that it has to be given
+      EXPECT_TRUE(option.ini_key.empty()) << option.flag << ": `config show` wants a value";
+    } else if (option.kind != OptionKind::kList) {
       EXPECT_TRUE(check_value(option, std::string(option.default_text), "default").ok())
           << option.flag;
     }
