@@ -128,7 +128,7 @@ std::string describe_bandwidth(const LedgerInput& input, const FourLedgers& ledg
                              format_bytes(ledgers.decode_read_bytes_full), " at full context");
   const double bandwidth = input.read_bandwidth_bytes_per_s;
   if (bandwidth > 0)
-    text += str_cat(": at most ",
+    text += str_cat(": reading alone allows ",
                     short_number(bandwidth / static_cast<double>(ledgers.decode_read_bytes_empty)),
                     " and ",
                     short_number(bandwidth / static_cast<double>(ledgers.decode_read_bytes_full)),

@@ -73,7 +73,8 @@ Result<Plan> make_plan(const PlanInput& input) {
             input.shape.kv_head_count > 0 && input.shape.key_dim > 0,
         "a plan without a model or a context");
   Plan plan{.input = input};
-  for (const kernels::KvFormat format : kernels::kv_formats()) {
+  for (const kernels::KvFormatInfo& info : kernels::kv_formats()) {
+    const kernels::KvFormat format = info.format;
     const std::uint64_t per_token = ledger_input(input.shape, format).kv_bytes_per_token;
     if (per_token > kMostBytes / input.context_tokens)
       return Error{Code::kInvalidArgument,

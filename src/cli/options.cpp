@@ -275,7 +275,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--heads", "", kInteger, "", "", "",
      "its query heads; left out: attention is not counted as compute", "plan", "", 1, 65536},
     {"--kv-heads", "", kInteger, "", "", "", "its key and value heads", "plan", "", 1, 65536},
-    {"--head-dim", "", kInteger, "", "", "", "dimensions of a head", "plan", "", 1, 65536},
+    {"--head-dim", "", kInteger, "", "", "", "dimensions of a head", "plan", "", 1, 1024},
     {"--sliding-window", "", kInteger, "0", "tokens", "",
      "what its layers with a window attend to; 0 = all see everything", "plan", "", 0, 1e9},
     {"--global-period", "", kInteger, "0", "", "",

@@ -135,13 +135,18 @@ Result<void> take_memory(const Settings& settings, PlanRequest& request) {
   }
   if (request.model.empty()) return {};
   const std::uint64_t available = available_memory_bytes();
-  ASSIGN_OR_RETURN(const KvSizing sizing,
-                   size_kv({.available_bytes = available > beside ? available - beside : 0,
-                            .bytes_per_token = model::kv_bytes_per_token(input.shape, input.format),
-                            .block_size = input.block_size,
-                            .wanted_context = number(settings, "--context"),
-                            .model_context = input.context_tokens}));
-  input.kv_budget_bytes = sizing.budget_bytes;
+  const Result<KvSizing> sizing =
+      size_kv({.available_bytes = available > beside ? available - beside : 0,
+               .bytes_per_token = model::kv_bytes_per_token(input.shape, input.format),
+               .block_size = input.block_size,
+               .wanted_context = number(settings, "--context"),
+               .model_context = input.context_tokens});
+  // Planning for another machine is what a planner is for.
+  if (!sizing.ok()) {
+    request.budget_from = str_cat("not on this machine: ", sizing.error().message);
+    return {};
+  }
+  input.kv_budget_bytes = sizing->budget_bytes;
   request.budget_from = "auto, as `refrain serve` would take here now";
   return {};
 }
@@ -226,8 +231,8 @@ Result<void> take_speed(const Settings& settings, PlanRequest& request, Console&
 Result<PlanRequest> read_plan_request(const Settings& settings, Console& console) {
   PlanRequest request;
   PlanInput& input = request.input;
-  // The option table has the names of the formats, so this is one.
-  input.format = kernels::kv_format_named(settings.text("--kv-format")).value();
+  const std::string& format = settings.text("--kv-format");
+  input.format = kernels::kv_format_named(format).value_or(kernels::KvFormat::kF16);
   input.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
   input.round_tokens = number(settings, "--round-tokens");
   if (hand_option(settings).empty()) {

@@ -15,7 +15,8 @@ struct PlanRequest {
   std::string model;         // name of the file; "" = numbers given by hand
   std::string quantization;  // "Q4_1"; "" without a file
   capacity::PlanInput input;
-  // Where budget and speeds come from, for people: "--memory", "measured with 2 threads".
+  // Where budget and speeds come from, for people: "--memory", "measured with 2 threads"; why there
+  // is no budget, if that has a reason.
   std::string budget_from;
   std::string bandwidth_from;
   std::string flop_from;

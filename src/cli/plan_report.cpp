@@ -56,7 +56,9 @@ std::string window_line(const Plan& plan) {
 }
 
 std::string budget_line(const PlanRequest& request, const Plan& plan) {
-  if (!plan.input.kv_budget_bytes) return "budget       unknown: give --memory, or --kv-budget\n";
+  if (!plan.input.kv_budget_bytes)
+    return str_cat("budget       unknown: ", request.budget_from,
+                   request.budget_from.empty() ? "" : "; ", "give --memory, or --kv-budget\n");
   const std::uint64_t tokens = std::uint64_t{plan.chosen.block_count} * plan.input.block_size;
   std::string line = str_cat("budget       ", format_bytes(*plan.input.kv_budget_bytes),
                              " of context (", request.budget_from, "): ", plan.chosen.block_count,

@@ -132,8 +132,8 @@ Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console
 Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
   Compute compute;
   const model::ModelShape& shape = loaded.model->shape();
-  // The option table has the names of the formats, so this is one.
-  const model::KvFormat format = kernels::kv_format_named(settings.text("--kv-format")).value();
+  const model::KvFormat format =
+      settings.text("--kv-format") == "q8" ? model::KvFormat::kQ8 : model::KvFormat::kF16;
   compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
   ASSIGN_OR_RETURN(
       compute.sizing,

@@ -193,6 +193,7 @@ void Engine::Impl::run_batch() {
   builder_.build(scheduled_, now_, batch_);
   note_kv_use();
   note_step_reads();
+  if (admitted_unreported_) publish_kv_report();  // a first step may take long
   Result<void> ran = parts_.executor->run(batch_, output_);
   const Tick began_at = std::exchange(now_, parts_.clock->now());
   metrics_.count_step(now_ - began_at);

@@ -103,6 +103,7 @@ void Engine::Impl::note_admission(ActiveRequest& request, Sequence& sequence,
   const std::uint32_t approximate = admission.cached_tokens - exact;
   sequence.is_approximate = approximate > 0;
   running_.push_back(Running{&request, &sequence, next_age_++});
+  admitted_unreported_ = true;
   if (sequence.choice() == 0) {
     request.note_admitted(now_, exact, plan.reason);
     if (approximate > 0) request.note_approximate(approximate, double{plan.divergence});

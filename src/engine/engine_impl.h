@@ -162,6 +162,7 @@ class Engine::Impl {
   DecodeSteps decode_steps_;
   EndedKv ended_kv_;
   KvReport next_report_;  // being made; keeps its memory
+  bool admitted_unreported_ = false;
 
   std::uint64_t generated_tokens_ = 0;
   std::uint64_t computed_prompt_tokens_ = 0;

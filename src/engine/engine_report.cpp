@@ -65,6 +65,9 @@ void Engine::Impl::note_decode_step(Tick duration) {
   smooth(decode_steps_.read_bytes, step_read_bytes_, count);
   smooth(decode_steps_.seconds, to_seconds(duration), count);
   smooth(decode_steps_.rows, decode_rows_, count);
+  if (duration > 0)
+    decode_steps_.best_bytes_per_s =
+        std::max(decode_steps_.best_bytes_per_s, step_read_bytes_ / to_seconds(duration));
 }
 
 void Engine::Impl::count_ended_kv(ActiveRequest& request) {
@@ -80,6 +83,7 @@ void Engine::Impl::count_ended_kv(ActiveRequest& request) {
 }
 
 void Engine::Impl::publish_kv_report() {
+  admitted_unreported_ = false;
   note_kv_use();
   next_report_.blocks = ledger_.counts();
   next_report_.running = static_cast<std::uint32_t>(running_.size());

@@ -44,10 +44,11 @@ struct EndedKv {
 
 // Steps that only decoded; smoothed over the last 64 or so.
 struct DecodeSteps {
-  std::uint64_t steps = 0;  // all since the start
-  double read_bytes = 0;    // of one
-  double seconds = 0;       // likewise, measured
-  double rows = 0;          // sequences in one
+  std::uint64_t steps = 0;      // all since the start
+  double read_bytes = 0;        // of one
+  double seconds = 0;           // likewise, measured
+  double rows = 0;              // sequences in one
+  double best_bytes_per_s = 0;  // of the fastest one since the start
 };
 
 struct KvReport {

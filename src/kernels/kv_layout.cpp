@@ -6,21 +6,22 @@
 namespace refrain::kernels {
 namespace {
 
-constexpr std::array kFormats = {KvFormat::kF16, KvFormat::kQ8};
+constexpr auto kFormats =
+    std::to_array<KvFormatInfo>({{KvFormat::kF16, "f16"}, {KvFormat::kQ8, "q8"}});
 
 }  // namespace
 
-const char* kv_format_name(KvFormat format) {
-  return format == KvFormat::kQ8 ? "q8" : "f16";
-}
-
-std::span<const KvFormat> kv_formats() {
+std::span<const KvFormatInfo> kv_formats() {
   return kFormats;
 }
 
+const char* kv_format_name(KvFormat format) {
+  return kFormats.at(static_cast<std::size_t>(format)).name;
+}
+
 std::optional<KvFormat> kv_format_named(std::string_view name) {
-  for (const KvFormat format : kFormats) {
-    if (name == kv_format_name(format)) return format;
+  for (const KvFormatInfo& info : kFormats) {
+    if (info.name == name) return info.format;
   }
   return std::nullopt;
 }

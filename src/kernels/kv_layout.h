@@ -27,10 +27,13 @@ enum class KvFormat { kF16, kQ8 };
 
 inline constexpr std::uint32_t kTileTokens = 16;
 
-// "f16", "q8".
+// The formats there are; f16, the reference, comes first.
+struct KvFormatInfo {
+  KvFormat format;
+  const char* name;  // as in --kv-format
+};
+std::span<const KvFormatInfo> kv_formats();
 const char* kv_format_name(KvFormat format);
-// All of them; f16, the reference, comes first.
-std::span<const KvFormat> kv_formats();
 // None for a name that is not one of them.
 std::optional<KvFormat> kv_format_named(std::string_view name);
 

@@ -148,7 +148,7 @@ class ByHand(unittest.TestCase):
                 (changed(SEVEN_B, params="nan"), "--params", ""),
                 (changed(SEVEN_B, layers="0"), "--layers: the value `0` is not a whole number from 1 to 10000", "--layers"),
                 (changed(SEVEN_B, layers="1.5"), "--layers", ""),
-                (changed(SEVEN_B, head_dim="99999999"), "--head-dim", ""),
+                (changed(SEVEN_B, head_dim="1025"), "--head-dim: the value `1025` is not a whole number from 1 to 1024", ""),
                 (changed(SEVEN_B, context="0"), "--context", ""),
                 (changed(SEVEN_B, context="99999999999999999999"), "--context", ""),
                 (changed(SEVEN_B, heads="33"), "--heads 33 is no multiple of --kv-heads 32", ""),
@@ -162,7 +162,7 @@ class ByHand(unittest.TestCase):
                 (changed(SEVEN_B, kv_format="q3"), "--kv-format", ""),
                 (changed(SEVEN_B, block_size="20"), "a multiple of 16", ""),
                 (changed(SEVEN_B, model="tiny"), "--model and --params contradict each other", "not both"),
-                (changed(SEVEN_B, layers="10000", kv_heads="65536", head_dim="65536", context="1000000000", memory=None), "more than can be counted", "--context"),
+                (changed(SEVEN_B, layers="10000", kv_heads="65536", head_dim="1024", context="1000000000", memory=None), "more than can be counted", "--context"),
         ):
             with self.subTest(flags=flags):
                 code, out, err = refrain("plan", *flags)
@@ -172,9 +172,9 @@ class ByHand(unittest.TestCase):
                 self.assertIn(hint, err)
 
     def test_the_largest_numbers_allowed_do_not_wrap_around(self):
-        told = plan("--layers", "10000", "--kv-heads", "65536", "--head-dim", "65536", "--context", "100", "--weights",
-                    "9000TB", "--kv-budget", "8000TB", "--params", "1000000T", "--heads", "65536")
-        per_token = 2 * 10000 * 65536 * 65536 * 2
+        told = plan("--layers", "10000", "--kv-heads", "65536", "--head-dim", "1024", "--context", "100", "--weights",
+                    "8000TB", "--kv-budget", "8000TB", "--params", "1000000T", "--heads", "65536")
+        per_token = 2 * 10000 * 65536 * 1024 * 2
         self.assertEqual(told["ledgers"]["capacity"]["kv_bytes_per_sequence"], 100 * per_token)
         self.assertEqual(told["ledgers"]["concurrency"]["sequences"], (8000 * 2**40 // (16 * per_token)) // 7)
 
@@ -236,11 +236,30 @@ class Files(unittest.TestCase):
                     self.assertEqual(told["ledgers"]["capacity"]["kv_bytes_per_token"], per_token)
                     self.assertEqual(told["ledgers"]["concurrency"]["sequences"],
                                      (246 * GIB - weight_bytes) // (per_token * shape["context"]))
+                    # Here the model may have no place at all, and the rest of its plan is told all the same.
+                    self.assertEqual(plan("--model", path)["ledgers"]["capacity"], told["ledgers"]["capacity"])
                     # The embedding is a table of which a token reads one row.
                     embedding = shape["dim"] * shape["vocabulary"] * 2
                     self.assertEqual(told["ledgers"]["bandwidth"]["read_bytes_empty"], weight_bytes - embedding)
                     read = per_token * min(shape["context"], shape.get("window", shape["context"]))
                     self.assertEqual(told["formats"][0]["kv_read_bytes_full"], read)
+
+    def test_malformed_files_are_refused_or_planned_but_never_a_crash(self):
+        folder = os.path.join(binary().generated, "bad")
+        refused = 0
+        for name in sorted(os.listdir(folder)):
+            if not name.endswith(".gguf"):
+                continue
+            with self.subTest(name=name):
+                code, out, err = refrain("plan", "--model", os.path.join(folder, name), "--json")
+                if code == 0:  # what is broken is no part of a plan: the vocabulary, the template
+                    self.assertRegex(name, "token|vocab|merge|scores|template")
+                    self.assertGreater(json.loads(out)["ledgers"]["capacity"]["kv_bytes_per_token"], 0)
+                else:
+                    self.assertIn(code, (1, 2))
+                    self.assertIn("error: ", err)
+                    refused += 1
+        self.assertGreater(refused, 50)
 
     def test_measuring_gives_both_speeds_unless_they_are_given(self):
         told = plan("--model", "tiny", "--measure", "--threads", "1", "--gflops", "100")

@@ -88,18 +88,54 @@ TEST(KvReport, a_running_request_has_a_row_with_what_it_holds_B1_B7) {
   bench.expect_clean();
 }
 
+TEST(KvReport, a_request_shows_during_its_first_step_already_B1) {
+  EngineBench bench(with_costs());
+  bool looked = false;
+  bench.executor.on_run = [&](const model::Batch&) {
+    if (bench.executor.run_count > 1) return;
+    looked = true;
+    const KvReport report = bench.engine->kv_report();
+    ASSERT_EQ(report.requests.size(), 1U);
+    EXPECT_EQ(report.requests.front().kv_tokens, 40U) << "the slots are taken";
+    EXPECT_EQ(report.requests.front().generated_tokens, 0U);
+    EXPECT_EQ(report.running, 1U);
+    EXPECT_EQ(report.blocks.pinned, 3U);
+  };
+  const auto stream = bench.submit(greedy(some_tokens(40), 2));
+  bench.engine->start();
+  ASSERT_TRUE(stream->wait());
+  EXPECT_TRUE(looked);
+  bench.expect_clean();
+}
+
+TEST(KvReport, the_fastest_decode_step_is_remembered_B1) {
+  EngineBench bench(with_costs());
+  bench.executor.on_run = [&](const model::Batch&) {
+    // The third step is the fastest: 1,000,000 bytes and 22 tokens of 100 in a millisecond.
+    bench.clock.advance(bench.executor.run_count == 3 ? kMillisecond : 4 * kMillisecond);
+  };
+  auto request = greedy(some_tokens(20), 6);
+  request.ignore_eos = true;
+  const auto stream = bench.submit(std::move(request));
+  bench.engine->start();
+  ASSERT_TRUE(stream->wait());
+  EXPECT_DOUBLE_EQ(bench.engine->kv_report().decode.best_bytes_per_s, 1'002'200 / 1e-3);
+  bench.expect_clean();
+}
+
 TEST(KvReport, choices_share_their_prompt_and_own_what_they_generate_B1) {
   BenchOptions options = with_costs();
   EngineBench bench(options);
   std::uint64_t most_tokens = 0, most_blocks = 0;
   std::uint32_t most_choices = 0;
   bench.executor.on_run = [&](const model::Batch&) {
-    for (const RequestKv& row : bench.engine->kv_report().requests) {
+    const KvReport report = bench.engine->kv_report();
+    for (const RequestKv& row : report.requests) {
       most_tokens = std::max(most_tokens, row.kv_tokens);
       most_blocks = std::max(most_blocks, row.kv_blocks);
       most_choices = std::max(most_choices, row.choices);
       // What is held can never be more than what is pinned.
-      EXPECT_LE(row.kv_blocks, bench.engine->snapshot().blocks.pinned);
+      EXPECT_LE(row.kv_blocks, report.blocks.pinned);
     }
   };
   auto request = greedy(some_tokens(64), 20);
