@@ -16,12 +16,13 @@ void smooth(double& value, double newest, std::uint64_t count) {
 
 }  // namespace
 
-// Further choices reuse the prompt of the first, so only what is behind that is theirs. Where the
-// first has ended, its prompt stays theirs together:
+// Further choices share the whole blocks of the prompt that they reuse with the first; what is
+// behind those is theirs, a copied part of a block, too. Where the first has ended, its blocks stay
+// theirs together:
 //
 //   first choice   [ prompt .............. | generated ]
-//   second         [ reused ........... ]( own ........ ]
-//   third          [ reused ........... ]( own .. ]
+//   second         [ shared ........ ]( own ........... ]
+//   third          [ shared ........ ]( own ..... ]
 Engine::Impl::HeldKv Engine::Impl::held_by(const ActiveRequest& request) const {
   const std::uint32_t block_size = ledger_.options().block_size;
   HeldKv first, shared, own;
@@ -33,11 +34,11 @@ Engine::Impl::HeldKv Engine::Impl::held_by(const ActiveRequest& request) const {
       first = {tokens, blocks};
       continue;
     }
-    const std::uint64_t reused = choice->reused_tokens();
-    shared.tokens = std::max(shared.tokens, reused);
-    shared.blocks = std::max(shared.blocks, reused / block_size);
-    own.tokens += tokens - reused;
-    own.blocks += blocks - reused / block_size;
+    const std::uint64_t whole = choice->reused_tokens() / block_size;
+    shared.tokens = std::max(shared.tokens, whole * block_size);
+    shared.blocks = std::max(shared.blocks, whole);
+    own.tokens += tokens - whole * block_size;
+    own.blocks += blocks - whole;
   }
   return {std::max(first.tokens, shared.tokens) + own.tokens,
           std::max(first.blocks, shared.blocks) + own.blocks};

@@ -1,9 +1,9 @@
 // KvReport: what each running request holds of the KV budget and what its steps read, copied out
 // after every step for whoever looks (GET /v1/ledger). Plain data; any thread.
 //
-// A request's tokens are those with a slot in the arena: its prompt once, also with several
-// choices, and what each choice has generated. Context shared with other requests counts for each
-// of them.
+// A request's tokens are those with a slot in the arena. Its choices share the whole blocks of the
+// prompt, which count once; the rest of the prompt and what it has generated each has for itself.
+// Context shared with other requests counts for each of them.
 #pragma once
 
 #include <cstdint>
