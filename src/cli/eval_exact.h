@@ -22,12 +22,6 @@ struct ExecutorKind {
 };
 std::vector<ExecutorKind> executor_kinds();
 
-struct KvFormatName {
-  std::string_view name;  // as in --kv-format
-  model::KvFormat format;
-};
-std::span<const KvFormatName> kv_formats();
-
 struct ExactOptions {
   std::uint64_t seed = 0;
   std::uint64_t first_trial = 1;

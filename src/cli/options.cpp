@@ -118,8 +118,13 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
      kComputeUsers, "", 0, 9e15},
-    {"--kv-format", "cache.kv_format", kChoice, "f16", "", "f16|q8",
-     "how keys and values are stored: 16 bits each, or 8 bits with a scale per token and head",
+    {"--kv-format", "cache.kv_format", kChoice, "f16", "", "auto|f16|q8|q8/q4|q4",
+     "how keys and values are stored: in 16, 8 or 4 bits, keys/values where they differ; auto = the "
+     "smallest that passes --kv-check",
+     kComputeUsers},
+    {"--kv-check", "cache.kv_check", kChoice, "on", "", "on|off",
+     "at load, compare answers over --kv-format with those over f16 and refuse it where they "
+     "differ by more than 0.005 nats on average or at more than 3 % of the tokens",
      kComputeUsers},
     {"--prefix-cache", "cache.enabled", kBool, "true", "", "",
      "reuse context of earlier requests; off is the reference", kEngineUsers},

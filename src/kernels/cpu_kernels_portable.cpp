@@ -17,8 +17,8 @@ const CpuKernels kCpuKernelsPortable = {.linear = linear,
                                         .rotate = rotate_row,
                                         .store_kv_rows = store_kv_rows_portable,
                                         .turn_key_tile = turn_key_tile_portable,
-                                        .attention_f16 = run_attention_f16_portable,
-                                        .attention_q8 = run_attention_q8_portable,
+                                        .attention_by_format = {run_attention_f16_portable, run_attention_q8_portable,
+                                                                run_attention_q8_q4_portable, run_attention_q4_portable},
                                         .int8_peak = int8_peak,
                                         .float_peak = float_peak};
 
