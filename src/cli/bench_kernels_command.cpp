@@ -227,7 +227,8 @@ Result<void> bench_products(const Plan& plan, model::KernelBench& bench, Report&
 void bench_attention(const Plan& plan, model::KernelBench& bench, Report& report,
                      Console& console) {
   const std::vector<AttentionModel> models = attention_models();
-  const auto total = static_cast<double>(models.size() * kernels::kKvFormatCount * plan.row_counts.size());
+  const auto total =
+      static_cast<double>(models.size() * kernels::kKvFormatCount * plan.row_counts.size());
   double done = 0.0;
   for (const AttentionModel& model : models) {
     for (const kernels::KvFormatInfo& info : kernels::kv_formats()) {

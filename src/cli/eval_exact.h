@@ -1,5 +1,5 @@
-// Exactness as a measurement: trials over the given kinds of executors and every KV format in turn. The
-// command `refrain eval exact` and the property tests run it. Main thread.
+// Exactness as a measurement: trials over the given kinds of executors and every KV format in turn.
+// The command `refrain eval exact` and the property tests run it. Main thread.
 #pragma once
 
 #include <cstdint>

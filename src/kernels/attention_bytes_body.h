@@ -1,5 +1,6 @@
 // Reduction of keys and values of 8 bits and less in whole numbers, for the sides that
-// attention_q8_body.h and attention_q4_body.h describe. Read attention_body.h and kv_layout.h first.
+// attention_q8_body.h and attention_q4_body.h describe. Read attention_body.h and kv_layout.h
+// first.
 //
 // Queries are rounded to 8 bits with one scale for a row, weights to 8 bits with one scale for each
 // 64 keys, so that a key of large weight takes nothing from those far away. Sums of byte products
@@ -260,8 +261,7 @@ class ByteReduction {
       const TileRange tiles = tiles_of(ranges + i, rows);
       if (tiles.first >= tiles.end) continue;
       if (few_ && i == 0) {
-        ahead_.aim(tiles_->values + tiles.first, tiles.end - tiles.first,
-                   layout_.value_tile_bytes);
+        ahead_.aim(tiles_->values + tiles.first, tiles.end - tiles.first, layout_.value_tile_bytes);
       }
       score(first + i, rows, tiles);
       float factors[kByteRows * kWeightScales];
@@ -315,7 +315,8 @@ class ByteReduction {
       for (std::uint32_t t = begin; t < end; ++t) {
         const auto low = static_cast<std::int32_t>(range.low - t * kTileTokens);
         const auto high = static_cast<std::int32_t>(range.high - t * kTileTokens);
-        const float* scales = reinterpret_cast<const float*>(tiles_->values[t] + layout_.value_scales_at);
+        const float* scales =
+            reinterpret_cast<const float*>(tiles_->values[t] + layout_.value_scales_at);
         Vec weight = exp2_nonpositive(load(scores + t * kTileTokens) - top);
         Vec scaled = weight * load(scales);
         if (low > 0 || high < 16) {
@@ -356,7 +357,7 @@ class ByteReduction {
   const std::uint32_t stride_;  // floats of a record
   const float scale_;           // to units of log 2
   const float soft_cap_;
-  const bool few_;  // query rows
+  const bool few_;               // query rows
   std::int32_t* const queries_;  // [blocks][key_groups][kByteRows] of 4 bytes
   float* const scores_;          // [kByteRows][kSplitKeys]
   float* const records_;

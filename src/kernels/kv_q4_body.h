@@ -42,9 +42,7 @@ REFRAIN_INLINE IntVec q4_code(Vec value) {
     rank = rank - above_lanes(magnitude, splat(kQ4Edge[i]));
   }
   const IntVec negative = above_lanes(splat(0.0F), value);
-  return each_int_part([&](int i) {
-    return negative.p[i] ? 7 - rank.p[i] : 8 + rank.p[i];
-  });
+  return each_int_part([&](int i) { return negative.p[i] ? 7 - rank.p[i] : 8 + rank.p[i]; });
 }
 
 // Of the levels that a scale chooses for a row.
@@ -52,7 +50,7 @@ struct Q4Fit {
   float products;  // sum of value * level
   float squares;   // sum of level * level
 
-  float scale() const { return products / squares; }              // of the least squared error
+  float scale() const { return products / squares; }            // of the least squared error
   float gain() const { return products * products / squares; }  // what that takes off the row's
 };
 

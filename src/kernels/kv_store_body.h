@@ -103,8 +103,9 @@ struct SpreadRow {
 
 }  // namespace
 
-void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
-                   std::size_t count, const float* keys, const float* values) {
+void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* layer,
+                                    const std::int64_t* slots, std::size_t count, const float* keys,
+                                    const float* values) {
   SpreadRow row;
   for (std::size_t i = 0; i < count; ++i) {
     const auto tile = static_cast<std::size_t>(slots[i]) / kTileTokens;
@@ -114,9 +115,9 @@ void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* layer, co
       const std::size_t index = i * layout.kv_head_count + head;
       store_key(layout, at + tile * layout.key_tile_bytes, token,
                 row.take(keys + index * layout.key_dim, layout.key_dim, layout.key_block));
-      store_value(layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
-                  row.take(values + index * layout.value_dim, layout.value_dim,
-                           layout.value_block));
+      store_value(
+          layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
+          row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block));
     }
   }
 }

@@ -134,11 +134,10 @@ struct Expected {
   double bound = 0.0;  // of the error of a kernel
 };
 
-// Attention of one row and head over the rows as stored, all dimensions, in double precision: spread
-// rows stay spread until the end. The
-// bound follows the kernels: sums of FP32 products with gamma(n) = n * 2^-24, a relative error of
-// each weight from that of its score, and but for f16 the rounding of weights; queries are rounded
-// here as there.
+// Attention of one row and head over the rows as stored, all dimensions, in double precision:
+// spread rows stay spread until the end. The bound follows the kernels: sums of FP32 products with
+// gamma(n) = n * 2^-24, a relative error of each weight from that of its score, and but for f16 the
+// rounding of weights; queries are rounded here as there.
 class PlainAttention {
  public:
   PlainAttention(const AttentionProblem& p, const PagedArena& arena, std::uint32_t position,
@@ -177,7 +176,8 @@ class PlainAttention {
 
   std::vector<Expected> all() const {
     std::vector<Expected> result(dim_);
-    const std::vector<double> lost = whole_numbers() ? lost_to_rounding() : std::vector<double>(dim_, 0.0);
+    const std::vector<double> lost =
+        whole_numbers() ? lost_to_rounding() : std::vector<double>(dim_, 0.0);
     const double splits = 1.0 + static_cast<double>(scores_.size()) / kSplitKeys;
     const double relative = 2 * std::expm1(2 * score_error_) + (280 + 8 * splits) * kUnit;
     for (std::uint32_t d = 0; d < dim_; ++d) {

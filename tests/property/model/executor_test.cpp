@@ -183,6 +183,25 @@ TEST(Executor, LongSequencesCrossAttentionSplitsWithoutAChange) {
   }
 }
 
+// What `refrain eval kv` does: one executor, arenas of several formats that take turns (B3).
+TEST(Executor, ArenasThatTakeTurnsGiveTheLogitsOfTheirOwnFormat) {
+  const Model& model = model_of("tiny-llama");
+  const std::size_t vocabulary = model.shape().vocabulary_size;
+  const TokenList tokens = random_tokens(model, 90, 8);
+  ArenaDriver driver(model, {1, 16, 16, 512, KvFormat::kF16});
+  const auto other = KvArena::create(model.shape(), KvFormat::kQ4, 16, 16).value();
+  const Logits expected = cold(model, tokens), expected_q4 = cold(model, tokens, KvFormat::kQ4);
+  ASSERT_NE(expected, expected_q4);
+  DrivenSequence first{tokens, 0, {}}, second{tokens, 0, {}};
+  for (const std::uint32_t count : {30U, 41U, 19U}) {
+    const std::uint32_t begin = first.done, end = begin + count;
+    expect_same(driver.step({{&first, count}}).data(), expected, begin, end, vocabulary, "f16");
+    driver.arena().swap(*other);
+    expect_same(driver.step({{&second, count}}).data(), expected_q4, begin, end, vocabulary, "q4");
+    driver.arena().swap(*other);
+  }
+}
+
 TEST(Executor, ThreadsThatShareALongDecodeChangeNoBit) {
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4}) {
     const Model& model = model_of("tiny-llama");

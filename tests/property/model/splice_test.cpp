@@ -11,8 +11,8 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "support/plain_spread.h"
 #include "support/arena_driver.h"
+#include "support/plain_spread.h"
 
 namespace refrain::model {
 namespace {
@@ -36,7 +36,8 @@ std::vector<Subject> subjects() {
   for (const char* name :
        {"tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3", "tiny-Q4_1", "tiny-linear",
         "tiny-yarn", "tiny-llama3", "tiny-partial", "tiny-head80", "tiny-mha", "tiny-mqa"}) {
-    for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4}) all.push_back({name, format});
+    for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4})
+      all.push_back({name, format});
   }
   return all;
 }
@@ -251,8 +252,8 @@ TEST_P(SpliceProperty, AMovedKeyOfTheFirstLayerIsTheOneComputedThere) {
         double spread_largest = 0.0;
         for (const std::vector<float>* row : {&from, &wanted, &got}) {
           const std::uint32_t block = arena.layout().key_block;
-          spread_largest = std::max(
-              spread_largest, kernels::largest_magnitude(kernels::plain_spread(*row, block)));
+          spread_largest = std::max(spread_largest,
+                                    kernels::largest_magnitude(kernels::plain_spread(*row, block)));
         }
         const std::uint32_t pairs = shape.rope.dimensions / 2;
         for (std::uint32_t d = 0; d < shape.key_dim; ++d) {

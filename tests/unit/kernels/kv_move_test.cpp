@@ -207,11 +207,11 @@ TEST(KvMove, TurningIsTheRotationInDoublePrecisionUpToRounding) {
             // float16 to nearest; half a step of q8, or half the widest of q4 and what its scale
             // cuts off, each at most as large as that of the largest spread value. FP32 adds four
             // roundings of a pair.
-            const double step = format == KvFormat::kF16
-                                    ? std::max(std::fabs(exact[d]) * 0x1p-11, 0x1p-25)
-                                    : spread_largest / (before.layout.key_side == KvSide::kQ8
-                                                            ? 2 * 127.0
-                                                            : 63.0 / 7.5 * 0.9);
+            const double step =
+                format == KvFormat::kF16
+                    ? std::max(std::fabs(exact[d]) * 0x1p-11, 0x1p-25)
+                    : spread_largest /
+                          (before.layout.key_side == KvSide::kQ8 ? 2 * 127.0 : 63.0 / 7.5 * 0.9);
             ASSERT_LE(std::fabs(turned[d] - exact[d]), step + largest * 0x1p-20)
                 << kv_format_name(format) << " dim " << d;
           }
