@@ -57,8 +57,7 @@ Result<TokenList> text_tokens(const Settings& settings, const LoadedModel& loade
   const std::string& path = settings.text("--data");
   if (path.empty()) return invented_tokens(loaded, count);
   ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxFileBytes));
-  TokenList tokens =
-      loaded.tokenizer->encode(text, {.add_bos = loaded.tokenizer->vocabulary().add_bos});
+  TokenList tokens = loaded.tokenizer->encode(text, {.add_bos = false});
   if (tokens.size() < 2) {
     return Error{Code::kInvalidArgument, str_cat("`", path, "` has no text to compare over"),
                  "it needs at least two tokens", "--data"};
@@ -98,6 +97,7 @@ Result<KvReportOptions> options_of(const Settings& settings, const Compute& comp
       std::max<std::size_t>({options.context, std::size_t{options.window} * options.window_count,
                              std::size_t{options.depth} + options.decode_tokens});
   ASSIGN_OR_RETURN(options.tokens, text_tokens(settings, compute.loaded, most));
+  options.begin = begin_token(compute.loaded);
   // A short text is scored once, and repeated only to fill a context.
   const std::size_t windows = options.tokens.size() / options.window;
   options.window_count =

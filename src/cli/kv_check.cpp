@@ -39,6 +39,11 @@ std::string KvVerdict::text() const {
   return str_cat(kernels::kv_format_name(format), ": ", figures(score));
 }
 
+std::optional<TokenId> begin_token(const LoadedModel& loaded) {
+  const text::Vocabulary& vocabulary = loaded.tokenizer->vocabulary();
+  return vocabulary.add_bos ? vocabulary.bos : std::nullopt;
+}
+
 TokenList invented_tokens(const LoadedModel& loaded, std::size_t count) {
   Rng rng(1);
   std::string text;
@@ -51,7 +56,7 @@ TokenList invented_tokens(const LoadedModel& loaded, std::size_t count) {
       for (int i = 0; i < 6; ++i) text += invented_sentence(rng, place, rng.below(12)) + " ";
       text += "\n\n";
     }
-    tokens = loaded.tokenizer->encode(text, {.add_bos = loaded.tokenizer->vocabulary().add_bos});
+    tokens = loaded.tokenizer->encode(text, {.add_bos = false});
   }
   tokens.resize(count);
   return tokens;
@@ -63,8 +68,8 @@ Result<std::vector<KvVerdict>> check_kv_formats(Compute& compute,
   const std::uint32_t compared =
       std::clamp(kComparedLogits / std::max(1U, compute.loaded.model->shape().vocabulary_size),
                  kLeastRows, kMostRows);
-  const TokenList tokens =
-      invented_tokens(compute.loaded, std::min(room, kContextTokens + compared));
+  TokenList tokens = invented_tokens(compute.loaded, std::min(room, kContextTokens + compared));
+  if (const auto begin = begin_token(compute.loaded)) tokens.front() = *begin;
   std::vector<model::KvFormat> all = {model::KvFormat::kF16};
   all.insert(all.end(), formats.begin(), formats.end());
   const auto count = static_cast<std::uint32_t>(tokens.size());

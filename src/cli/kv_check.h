@@ -3,6 +3,7 @@
 // the bounds below. Main thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct KvVerdict {
   std::string text() const;
 };
 
-// Text about invented places, at least `count` tokens unless the model cannot have them, begun as
-// the model wants it.
+// The token that a text of the model begins with, if it wants one.
+std::optional<TokenId> begin_token(const LoadedModel& loaded);
+// `count` tokens of text about invented places, without that.
 TokenList invented_tokens(const LoadedModel& loaded, std::size_t count);
 
 // Verdicts on `formats`, in their order. `compute` has an executor and any arena.

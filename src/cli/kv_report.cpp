@@ -50,10 +50,12 @@ class KvMeasurement {
   }
 
  private:
-  // Tokens [begin, end) of the text repeated without end.
-  TokenList text(std::size_t begin, std::size_t end) const {
+  // `count` tokens: what every text begins with, then the text, repeated without end, from token
+  // `from` on.
+  TokenList text(std::size_t from, std::size_t count) const {
     TokenList part;
-    for (std::size_t i = begin; i < end; ++i) {
+    if (options_.begin) part.push_back(*options_.begin);
+    for (std::size_t i = from; part.size() < count; ++i) {
       part.push_back(options_.tokens[i % options_.tokens.size()]);
     }
     return part;
@@ -79,8 +81,7 @@ class KvMeasurement {
   Result<void> score_windows() {
     for (std::uint32_t w = 0; w < options_.window_count; ++w) {
       on_progress_("short windows", static_cast<double>(w) / options_.window_count);
-      const TokenList tokens =
-          text(std::size_t{w} * options_.window, std::size_t{w + 1} * options_.window);
+      const TokenList tokens = text(std::size_t{w} * options_.window, options_.window);
       comparison_->begin();
       RETURN_IF_ERROR(comparison_->feed(tokens, scoring(tokens, &KvFigures::windows)));
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,7 @@ namespace refrain::cli {
 struct KvReportOptions {
   std::vector<model::KvFormat> formats;  // f16 need not be among them
   TokenList tokens;                      // of the text; used again from its beginning where short
+  std::optional<TokenId> begin;          // what every window and context begins with
   std::uint32_t window = 512;            // tokens of a short window
   std::uint32_t window_count = 4;
   std::uint32_t context = 0;  // of the long measurement

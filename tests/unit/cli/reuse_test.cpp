@@ -39,7 +39,8 @@ TEST(RowErrors, TheQuickDivergenceIsTheOther) {
   for (const double noise : {0.0, 0.01, 0.3, 3.0}) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
       expected[i] = static_cast<float>(static_cast<double>(rng.below(4000)) / 100.0 - 20.0);
-      actual[i] = expected[i] + static_cast<float>(noise * static_cast<double>(rng.below(100)) / 100.0);
+      actual[i] =
+          expected[i] + static_cast<float>(noise * static_cast<double>(rng.below(100)) / 100.0);
     }
     const double exact = compare_rows(expected, actual, expected.size()).kl[0];
     EXPECT_NEAR(quick_divergence(expected, actual), exact, 1e-6 + 1e-5 * exact);
