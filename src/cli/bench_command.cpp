@@ -102,7 +102,7 @@ nlohmann::ordered_json header_json(const Bench& bench, const Settings& settings)
           {"weight_bytes", shape.weight_bytes},
           {"numerics", bench.compute.executor->numerics()},
           {"threads", thread_count(settings)},
-          {"kv_format", settings.text("--kv-format")},
+          {"kv_format", kernels::kv_format_name(bench.compute.arena->format())},
           {"step_tokens", settings.integer("--step-tokens")},
           {"repetitions", bench.repetitions}};
 }
@@ -112,9 +112,9 @@ std::string header_text(const Bench& bench, const Settings& settings) {
   const model::Model& model = *bench.compute.loaded.model;
   return str_cat(bench.compute.loaded.name, ", ", model.quantization(), ", ",
                  format_bytes(model.shape().weight_bytes), "; ", thread_count(settings),
-                 " threads, KV format ", settings.text("--kv-format"), ", ",
-                 settings.integer("--step-tokens"), " rows a step, median of ", bench.repetitions,
-                 ", ", bench.compute.executor->numerics(), "\n");
+                 " threads, KV format ", kernels::kv_format_name(bench.compute.arena->format()),
+                 ", ", settings.integer("--step-tokens"), " rows a step, median of ",
+                 bench.repetitions, ", ", bench.compute.executor->numerics(), "\n");
 }
 
 std::string table_line(const Measurement& m, double rate, double second_rate) {

@@ -227,13 +227,14 @@ Result<void> bench_products(const Plan& plan, model::KernelBench& bench, Report&
 void bench_attention(const Plan& plan, model::KernelBench& bench, Report& report,
                      Console& console) {
   const std::vector<AttentionModel> models = attention_models();
-  const auto total = static_cast<double>(models.size() * 2 * plan.row_counts.size());
+  const auto total =
+      static_cast<double>(models.size() * kernels::kKvFormatCount * plan.row_counts.size());
   double done = 0.0;
   for (const AttentionModel& model : models) {
-    for (const kernels::KvFormat format : {kernels::KvFormat::kF16, kernels::KvFormat::kQ8}) {
+    for (const kernels::KvFormatInfo& info : kernels::kv_formats()) {
       for (const std::uint32_t rows : plan.row_counts) {
         console.progress(str_cat("attention ", model.label), done++ / total);
-        report.add(bench.attention(model.label, model.shape, format, plan.depth, rows));
+        report.add(bench.attention(model.label, model.shape, info.format, plan.depth, rows));
       }
     }
   }

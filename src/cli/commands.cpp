@@ -24,6 +24,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
      "prove that cache, chunks, batches, threads and restarts change no bit of an answer"},
     {"eval reuse", "", "",
      "measure what reusing text at another place costs in error and saves in time"},
+    {"eval kv", "", "",
+     "measure what each KV format takes in bytes, loses in quality and gains in speed"},
     {"calibrate", "", "",
      "measure how far off answers over moved text are, so that it may be reused"},
     {"plan", "", "",

@@ -2,22 +2,11 @@
 #include "cli/eval_exact.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/check.h"
 #include "cli/exact_run.h"
 
 namespace refrain::cli {
-namespace {
-
-constexpr auto kKvFormats =
-    std::to_array<KvFormatName>({{"f16", model::KvFormat::kF16}, {"q8", model::KvFormat::kQ8}});
-
-}  // namespace
-
-std::span<const KvFormatName> kv_formats() {
-  return kKvFormats;
-}
 
 std::vector<ExecutorKind> executor_kinds() {
   return {{"cpu", model::Executor::create_cpu}, {"ggml", model::Executor::create_ggml}};
@@ -33,13 +22,14 @@ Result<ExactReport> check_exactness(const model::Model& model, const text::Token
   ExactReport report;
   for (std::uint64_t i = 0; i < options.trials; ++i) {
     const TrialPlan plan = make_trial(options.seed, options.first_trial + i, limits);
-    const KvFormatName& format = kKvFormats[plan.number % kKvFormats.size()];
-    const ExecutorKind& kind = kinds[plan.number / kKvFormats.size() % kinds.size()];
+    const std::span<const kernels::KvFormatInfo> formats = kernels::kv_formats();
+    const kernels::KvFormatInfo& format = formats[plan.number % formats.size()];
+    const ExecutorKind& kind = kinds[plan.number / formats.size() % kinds.size()];
     const ExactSubject subject{.model = &model,
                                .tokenizer = &tokenizer,
                                .executor_name = kind.name,
                                .make_executor = kind.make,
-                               .format_name = std::string(format.name),
+                               .format_name = format.name,
                                .format = format.format};
     ASSIGN_OR_RETURN(Findings findings, run_trial(subject, plan));
     ++report.trials;

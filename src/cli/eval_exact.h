@@ -1,5 +1,5 @@
-// Exactness as a measurement: trials over the given kinds of executors and every KV format in turn. The
-// command `refrain eval exact` and the property tests run it. Main thread.
+// Exactness as a measurement: trials over the given kinds of executors and every KV format in turn.
+// The command `refrain eval exact` and the property tests run it. Main thread.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,6 @@ struct ExecutorKind {
   ExecutorFactory make;
 };
 std::vector<ExecutorKind> executor_kinds();
-
-struct KvFormatName {
-  std::string_view name;  // as in --kv-format
-  model::KvFormat format;
-};
-std::span<const KvFormatName> kv_formats();
 
 struct ExactOptions {
   std::uint64_t seed = 0;

@@ -80,7 +80,7 @@ Json report_json(const ExactReport& report, const LoadedModel& loaded,
   const Coverage& c = report.coverage;
   Json executors = Json::array(), formats = Json::array(), failures = Json::array();
   for (const ExecutorKind& kind : kinds) executors.push_back(kind.name);
-  for (const KvFormatName& format : kv_formats()) formats.push_back(format.name);
+  for (const kernels::KvFormatInfo& format : kernels::kv_formats()) formats.push_back(format.name);
   for (const ExactFailure& failure : report.failures)
     failures.push_back(failure_json(failure, settings));
   return {{"model", loaded.name},

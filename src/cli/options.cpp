@@ -15,14 +15,16 @@ using enum OptionKind;
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
     "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact,"
-    "eval reuse,calibrate,plan";
+    "eval reuse,eval kv,calibrate,plan";
 constexpr std::string_view kComputeUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate";
 constexpr std::string_view kArenaUsers =  // and those that only size the arena
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,eval kv,calibrate,plan";
+constexpr std::string_view kFormatUsers =
     "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate,plan";
 constexpr std::string_view kKernelUsers =
     "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
-    "eval exact,eval reuse,calibrate,plan";
+    "eval exact,eval reuse,eval kv,calibrate,plan";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
 constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse,calibrate";
@@ -35,7 +37,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
      "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
-     "eval perplexity,eval exact,eval reuse,plan,version"},
+     "eval perplexity,eval exact,eval reuse,eval kv,plan,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -120,9 +122,15 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
      kArenaUsers, "", 0, 9e15},
-    {"--kv-format", "cache.kv_format", kChoice, "f16", "", "f16|q8",
-     "how keys and values are stored: 16 bits each, or 8 bits with a scale per token and head",
-     kArenaUsers},
+    {"--kv-format", "cache.kv_format", kChoice, "f16", "", "auto|f16|q8|q8/q4|q4",
+     "how keys and values are stored: in 16, 8 or 4 bits, keys/values where they differ; auto = "
+     "the "
+     "smallest that passes --kv-check",
+     kFormatUsers},
+    {"--kv-check", "cache.kv_check", kChoice, "on", "", "on|off",
+     "at load, compare answers over --kv-format with those over f16 and refuse it where they "
+     "differ by more than 0.005 nats on average or at more than 3 % of the tokens",
+     kComputeUsers},
     {"--prefix-cache", "cache.enabled", kBool, "true", "", "",
      "reuse context of earlier requests; off is the reference", kEngineUsers},
     {"--block-size", "cache.block_size", kInteger, "16", "tokens", "",
@@ -188,9 +196,19 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--reused-percent", "", kInteger, "0", "", "",
      "this share of each prompt is in the cache already; the time is that of the rest",
      "bench prefill", "", 0, 99},
-    {"--depth", "", kText, "0,4096", "tokens", "", "context lengths to measure at", "bench decode"},
+    {"--depth", "", kText, "0,4096", "tokens", "",
+     "context lengths to measure at (eval kv: one, 4096 if left out)", "bench decode,eval kv"},
+    {"--formats", "", kText, "f16,q8,q8/q4,q4", "", "", "KV formats to compare with f16",
+     "eval kv"},
+    {"--context", "", kInteger, "0", "tokens", "",
+     "length of the long context to compare at the end of; 0 = the longest served", "eval kv", "",
+     0, 1e8},
+    {"--prompts", "", kText, "", "", "",
+     "file of prompts to compare answers to: one a line, or JSON lines with \"prompt\" or "
+     "\"messages\"",
+     "eval kv"},
     {"--decode-tokens", "", kInteger, "32", "tokens", "", "tokens decoded per measurement",
-     "bench decode", "", 1, 1e5},
+     "bench decode,eval kv", "", 1, 1e5},
     {"--repetitions", "", kInteger, "1", "", "",
      "measurements per length; the median is reported (bench kernels: 5 if left out)",
      "bench prefill,bench decode,bench kernels", "--repeat", 1, 1000},
@@ -217,8 +235,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--workload-seed", "", kInteger, "1", "", "", "seed of the generated texts", "bench serve", "",
      0, 9e15},
     {"--file", "", kText, "", "", "", "text file to score", "eval perplexity", "-f"},
-    {"--window", "", kInteger, "512", "tokens", "", "tokens per window", "eval perplexity", "", 2,
-     1e6},
+    {"--window", "", kInteger, "512", "tokens", "", "tokens per window", "eval perplexity,eval kv",
+     "", 2, 1e6},
     {"--stride", "", kInteger, "0", "tokens", "",
      "distance of window beginnings; 0 = the window length (no overlap)", "eval perplexity", "", 0,
      1e6},
@@ -232,8 +250,10 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "computed for the reference of the longest trials; most take an eighth", "eval exact", "", 2,
      1e6},
     {"--data", "", kText, "", "", "",
-     "cases, one JSON object a line (docs/reference/reuse-error.md); left out: generated ones",
-     kReuseMeasurers},
+     "cases, one JSON object a line (docs/reference/reuse-error.md); left out: generated ones "
+     "(eval "
+     "kv: a text to compare over)",
+     "eval reuse,eval kv,calibrate"},
     {"--calibration", "cache.reuse.calibration", kText, "", "", "",
      "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
      "folder",
@@ -250,8 +270,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--mode", "", kChoice, "repair", "", "splice|repair",
      "splice: rows moved only; repair: every rung of the ladder", "eval reuse"},
     {"--answer-rows", "", kInteger, "24", "rows", "",
-     "rows of each answer to compare, the last of the prompt included", kReuseMeasurers, "", 1,
-     1024},
+     "rows of each answer to compare, the last of the prompt included",
+     "eval reuse,eval kv,calibrate", "", 1, 1024},
 
     {"--context", "", kInteger, "", "tokens", "",
      "prompt and answer of one request; left out: the longest of the model", "plan", "", 1, 1e9},

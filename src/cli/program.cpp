@@ -27,6 +27,7 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"eval perplexity", run_eval_perplexity},
     {"eval exact", run_eval_exact},
     {"eval reuse", run_eval_reuse},
+    {"eval kv", run_eval_kv},
     {"calibrate", run_calibrate},
     {"plan", run_plan},
     {"config show", run_config_show},

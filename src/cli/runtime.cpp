@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "capacity/model_ledger.h"
 #include "cli/calibration.h"
+#include "cli/kv_check.h"
 #include "serve/reuse_words.h"
 
 namespace refrain::cli {
@@ -129,25 +130,54 @@ Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console
   return loaded;
 }
 
-Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
-  Compute compute;
+Result<void> Compute::make_arena(const Settings& settings, model::KvFormat format,
+                                 Console& console) {
   const model::ModelShape& shape = loaded.model->shape();
-  const model::KvFormat format =
-      settings.text("--kv-format") == "q8" ? model::KvFormat::kQ8 : model::KvFormat::kF16;
-  compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
   ASSIGN_OR_RETURN(
-      compute.sizing,
+      sizing,
       size_kv({.budget_bytes = settings.size("--kv-budget"),
                .available_bytes = available_memory_bytes(),
                .bytes_per_token = model::kv_bytes_per_token(shape, format),
-               .block_size = compute.block_size,
+               .block_size = block_size,
                .wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context")),
                .model_context = loaded.model->max_context()}));
-  for (const std::string& note : compute.sizing.notes) console.note(note);
-  ASSIGN_OR_RETURN(compute.arena, model::KvArena::create(shape, format, compute.block_size,
-                                                         compute.sizing.block_count));
-  ASSIGN_OR_RETURN(compute.executor, make_executor(loaded, *compute.arena, settings, console));
+  for (const std::string& note : sizing.notes) console.note(note);
+  ASSIGN_OR_RETURN(auto made,
+                   model::KvArena::create(shape, format, block_size, sizing.block_count));
+  if (arena == nullptr) {
+    arena = std::move(made);
+  } else {
+    arena->swap(*made);  // the executor holds on to the arena it was made with
+  }
+  return {};
+}
+
+Result<Compute> Compute::create_with(model::KvFormat format, LoadedModel loaded,
+                                     const Settings& settings, Console& console) {
+  Compute compute;
   compute.loaded = std::move(loaded);
+  compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
+  RETURN_IF_ERROR(compute.make_arena(settings, format, console));
+  ASSIGN_OR_RETURN(compute.executor,
+                   make_executor(compute.loaded, *compute.arena, settings, console));
+  return compute;
+}
+
+Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Console& console) {
+  // Which format `auto` is takes an executor to tell, and an executor takes an arena.
+  const std::optional<model::KvFormat> named =
+      kernels::kv_format_named(settings.text("--kv-format"));
+  const model::KvFormat first = named.value_or(model::KvFormat::kF16);
+  ASSIGN_OR_RETURN(Compute compute, create_with(first, std::move(loaded), settings, console));
+  if (!named) {
+    console.progress("comparing KV formats", 0);
+    ASSIGN_OR_RETURN(const model::KvFormat format, smallest_good_format(compute));
+    RETURN_IF_ERROR(compute.make_arena(settings, format, console));
+  } else if (*named != model::KvFormat::kF16 && settings.text("--kv-check") == "on") {
+    console.progress("checking the KV format", 0);
+    RETURN_IF_ERROR(require_good_format(compute, *named));
+  }
+  console.end_progress();
   return compute;
 }
 

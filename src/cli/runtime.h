@@ -61,8 +61,12 @@ struct Compute {
   std::uint32_t block_size = 16;
   std::unique_ptr<model::KvArena> arena;
   std::unique_ptr<model::Executor> executor;
+  std::string kv_note;  // how the KV format came about: "checked (mean KL ..)"; may be empty
 
   static Result<Compute> create(LoadedModel loaded, const Settings& settings, Console& console);
+  // In that format, whatever the settings say, and unchecked.
+  static Result<Compute> create_with(model::KvFormat format, LoadedModel loaded,
+                                     const Settings& settings, Console& console);
   // Hash of everything of this process that changes the bits of a block.
   Hash128 cache_root() const;
   // What the ledgers are computed from, as this process stores and reads it; the speed of reading
@@ -71,6 +75,9 @@ struct Compute {
   // How equal a warm answer is to a cold one: "bitwise" where `refrain eval exact` holds, "token"
   // where it has not been tried.
   std::string_view exactness() const;
+
+ private:
+  Result<void> make_arena(const Settings& settings, model::KvFormat format, Console& console);
 };
 
 struct Calibration;

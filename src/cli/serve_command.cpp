@@ -127,8 +127,9 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
       ", ", compute.sizing.block_count, " blocks of ", compute.block_size, " tokens"));
   console.say(str_cat("cache      exact prefix reuse ", on_off(settings.boolean("--prefix-cache")),
                       ", policy ", settings.text("--cache-policy"), ", KV format ",
-                      settings.text("--kv-format"), ", exactness: ", compute.exactness(), " (",
-                      compute.executor->numerics(), ")"));
+                      kernels::kv_format_name(compute.arena->format()),
+                      compute.kv_note.empty() ? "" : " ", compute.kv_note, ", exactness: ",
+                      compute.exactness(), " (", compute.executor->numerics(), ")"));
   console.say(reuse_line(settings));
   console.say(gate_line(host));
   console.say(

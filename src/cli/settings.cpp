@@ -153,6 +153,9 @@ Result<void> check_value(const OptionInfo& option, const std::string& value,
       std::string choices(option.choices);
       for (std::size_t at = 0; (at = choices.find('|', at)) != std::string::npos; at += 2)
         choices.replace(at, 1, ", ");
+      if (option.flag == "--kv-format" && value.find('/') != std::string::npos) {
+        choices += " (keys/values; keys never have fewer bits than values)";
+      }
       return bad_value(option, value, origin, str_cat("one of: ", choices));
     }
     case OptionKind::kInteger: {

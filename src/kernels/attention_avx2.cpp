@@ -1,10 +1,8 @@
 // The attention kernels for AVX2 with FMA and F16C.
 #if defined(__x86_64__)
-#define REFRAIN_ATTENTION_F16 run_attention_f16_avx2
-#define REFRAIN_ATTENTION_Q8 run_attention_q8_avx2
-#define REFRAIN_STORE store_kv_rows_avx2
-#define REFRAIN_TURN turn_key_tile_avx2
+#define REFRAIN_VARIANT(name) name##_avx2
 #include "kernels/attention_f16_body.h"
+#include "kernels/attention_q4_body.h"
 #include "kernels/attention_q8_body.h"
 #include "kernels/kv_store_body.h"
 #include "kernels/kv_turn_body.h"

@@ -1,6 +1,6 @@
 // The frame of the attention kernels, compiled once per instruction set: which splits a task has,
 // how the splits of a row are merged, softmax weights. `Reduction` (attention_f16_body.h,
-// attention_q8_body.h) turns one split and some query rows into records. Read paged_attention.h
+// attention_bytes_body.h) turns one split and some query rows into records. Read paged_attention.h
 // first.
 //
 //   record or state of a query row:  value_columns floats of output | maximum | sum
@@ -285,6 +285,7 @@ class Task {
     float* out = call_.output + (row * shape_.head_count + head(q)) * shape_.value_dim;
     const float inverse = 1.0F / sum(state(q));
     for (std::uint32_t d = 0; d < shape_.value_dim; ++d) out[d] = state(q)[d] * inverse;
+    reduction_.finish_output(out);
   }
 
   // Computes the scores of one row again and adds up the final weights of its query heads.

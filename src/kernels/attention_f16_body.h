@@ -1,5 +1,5 @@
 // Reduction of float16 keys and values in FP32; the including file defines
-// REFRAIN_ATTENTION_KERNEL. Read attention_body.h first.
+// REFRAIN_VARIANT. Read attention_body.h first.
 //
 //   score[q][key]  += query[q][d] * key[d][key]        d ascending
 //   output[q][d]   += weight[q][key] * value[key][d]   keys ascending, those the row sees alone
@@ -140,6 +140,9 @@ class F16Reduction {
       reduce_group(first, count, ranges, records, keys_, values_);
     }
   }
+
+  // What the state of a row gives is the row itself.
+  void finish_output(float* /*row*/) const {}
 
   // Scores of query row q into the first row of the scores.
   void score_one(std::uint32_t q, const SplitTiles& tiles, TileRange range) {
@@ -286,8 +289,8 @@ class F16Reduction {
 
 }  // namespace
 
-void REFRAIN_ATTENTION_F16(const AttentionCall& call, const AttentionPlan& plan,
-                           const AttentionTask& task, float* scratch) {
+void REFRAIN_VARIANT(run_attention_f16)(const AttentionCall& call, const AttentionPlan& plan,
+                                        const AttentionTask& task, float* scratch) {
   Task<F16Reduction>(call, plan, task, scratch).run();
 }
 

@@ -40,7 +40,7 @@ struct CpuKernels {
   void (*rotate)(float* x, std::uint32_t heads, std::uint32_t head_dim, const Rotation& rotation);
   StoreKernel* store_kv_rows;
   TurnKernel* turn_key_tile;
-  AttentionKernel *attention_f16, *attention_q8;
+  AttentionKernel* attention_by_format[kKvFormatCount];  // in the order of KvFormat
   // For measuring: `rounds` of 8-bit dot products, of FP32 multiply-adds, on registers alone.
   // Return the operations done, two a product. `sink` takes what came out, so that the work is not
   // left out; rounds <= 2^24, so that the 8-bit sums stay whole.
@@ -48,7 +48,7 @@ struct CpuKernels {
   double (*float_peak)(std::uint32_t rounds, float* sink);
 
   AttentionKernel* attention(KvFormat format) const {
-    return format == KvFormat::kQ8 ? attention_q8 : attention_f16;
+    return attention_by_format[static_cast<std::size_t>(format)];
   }
 };
 
@@ -59,8 +59,8 @@ std::string_view name_of(InstructionSet set);       // "portable", "avx2", "avx5
 std::optional<InstructionSet> instruction_set_named(std::string_view name);
 std::vector<InstructionSet> available_instruction_sets();  // the fastest last
 
-// What the bits of attention depend on beside its inputs, for cache keys: "attention/3 q8", or
-// "attention/3 f16 apart" where products and sums of float16 rows round apart.
+// What the bits of attention depend on beside its inputs, for cache keys: "attention/4 q8", or
+// "attention/4 f16 apart" where products and sums of float16 rows round apart.
 std::string attention_numerics(KvFormat format, InstructionSet set);
 
 }  // namespace refrain::kernels

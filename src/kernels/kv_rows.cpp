@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/hadamard.h"
+
 namespace refrain::kernels {
 namespace {
 
@@ -46,10 +48,10 @@ void copy_columns(std::byte* to, const std::byte* from, std::size_t rows, std::s
 
 void copy_key_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
                      const Tokens& tokens) {
-  if (layout.format == KvFormat::kF16) {
+  if (layout.key_side == KvSide::kF16) {
     copy_columns(to, from, layout.key_dim, 2, 32, tokens);
   } else {
-    copy_columns(to, from, layout.key_groups, 4, 64, tokens);
+    copy_columns(to, from, layout.key_scales_at / 64, 4, 64, tokens);
     copy_columns(to + layout.key_scales_at, from + layout.key_scales_at, 1, 4, 64, tokens);
   }
 }
@@ -70,10 +72,10 @@ void copy_bytes_of_words(std::byte* to, const std::byte* from, std::size_t words
   }
 }
 
-// Bytes [4][value columns][4 tokens]: tokens that keep their place in a group of four go together.
-void copy_q8_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
-                          const Tokens& tokens) {
-  const std::size_t columns = layout.value_columns, group_bytes = columns * 4;
+// Bytes [4][columns][4 tokens]: tokens that keep their place in a group of four go together.
+void copy_byte_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
+                            const Tokens& tokens) {
+  const std::size_t group_bytes = layout.value_scales_at / 4, columns = group_bytes / 4;
   std::uint32_t done = 0;
   while (done < tokens.count) {
     const std::uint32_t source = tokens.from + done, target = tokens.to + done;
@@ -93,14 +95,63 @@ void copy_q8_value_tokens(const KvLayout& layout, std::byte* to, const std::byte
 
 void copy_value_tokens(const KvLayout& layout, std::byte* to, const std::byte* from,
                        const Tokens& tokens) {
-  if (layout.format == KvFormat::kF16) {
+  if (layout.value_side == KvSide::kF16) {
     const std::size_t row_bytes = std::size_t{layout.value_columns} * 2;
     std::memcpy(to + row_bytes * tokens.to, from + row_bytes * tokens.from,
                 row_bytes * tokens.count);
     return;
   }
-  copy_q8_value_tokens(layout, to, from, tokens);
+  copy_byte_value_tokens(layout, to, from, tokens);
   copy_columns(to + layout.value_scales_at, from + layout.value_scales_at, 1, 4, 64, tokens);
+}
+
+float half_at(const std::byte* from, std::size_t index) {
+  std::uint16_t half;
+  std::memcpy(&half, from + index * 2, sizeof(half));
+  return half_value(half);
+}
+
+float level_of(std::byte codes, bool upper) {
+  const auto both = static_cast<unsigned>(codes);
+  return kQ4Levels[upper ? both >> 4U : both & 15U];
+}
+
+void load_key(const KvLayout& layout, const std::byte* tile, std::uint32_t token, float* key) {
+  for (std::uint32_t d = 0; d < layout.key_dim; ++d) {
+    const std::size_t place = std::size_t{token} * 4 + d % 4;
+    switch (layout.key_side) {
+      case KvSide::kF16:
+        key[d] = half_at(tile, std::size_t{d} * kTileTokens + token);
+        break;
+      case KvSide::kQ8:
+        key[d] = static_cast<float>(static_cast<int>(tile[d / 4 * 64 + place]) - 128) *
+                 scale_at(tile, layout.key_scales_at, token);
+        break;
+      case KvSide::kQ4:
+        key[d] = level_of(tile[d / 8 * 64 + place], d / 4 % 2 == 1) *
+                 scale_at(tile, layout.key_scales_at, token);
+        break;
+    }
+  }
+}
+
+void load_value(const KvLayout& layout, const std::byte* tile, std::uint32_t token, float* value) {
+  const std::byte* group = tile + layout.value_scales_at / 4 * (token / 4) + token % 4;
+  for (std::uint32_t d = 0; d < layout.value_dim; ++d) {
+    switch (layout.value_side) {
+      case KvSide::kF16:
+        value[d] = half_at(tile, std::size_t{token} * layout.value_columns + d);
+        break;
+      case KvSide::kQ8:
+        value[d] = static_cast<float>(static_cast<std::int8_t>(group[std::size_t{d} * 4])) *
+                   scale_at(tile, layout.value_scales_at, token);
+        break;
+      case KvSide::kQ4:
+        value[d] = level_of(group[std::size_t{d / 32 * 16 + d % 16} * 4], d / 16 % 2 == 1) *
+                   scale_at(tile, layout.value_scales_at, token);
+        break;
+    }
+  }
 }
 
 // Where a head's tiles lie.
@@ -163,32 +214,21 @@ void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, st
   }
 }
 
-void load_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
-                 std::size_t slot, float* key, float* value) {
+void load_stored_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                        std::size_t slot, float* key, float* value) {
   const std::size_t tile = slot / kTileTokens;
   const auto token = static_cast<std::uint32_t>(slot % kTileTokens);
   const std::byte* at = layer + head * layout.head_bytes;
-  const std::byte* key_tile = at + tile * layout.key_tile_bytes;
-  const std::byte* value_tile = at + layout.values_at + tile * layout.value_tile_bytes;
-  const auto half_at = [](const std::byte* from, std::size_t index) {
-    std::uint16_t half;
-    std::memcpy(&half, from + index * 2, sizeof(half));
-    return half_value(half);
-  };
-  for (std::uint32_t d = 0; key != nullptr && d < layout.key_dim; ++d) {
-    key[d] =
-        layout.format == KvFormat::kF16
-            ? half_at(key_tile, std::size_t{d} * kTileTokens + token)
-            : static_cast<float>(static_cast<int>(key_tile[d / 4 * 64 + token * 4 + d % 4]) - 128) *
-                  scale_at(key_tile, layout.key_scales_at, token);
-  }
-  for (std::uint32_t d = 0; value != nullptr && d < layout.value_dim; ++d) {
-    const std::size_t byte = std::size_t{token / 4} * layout.value_columns * 4 + d * 4 + token % 4;
-    value[d] = layout.format == KvFormat::kF16
-                   ? half_at(value_tile, std::size_t{token} * layout.value_columns + d)
-                   : static_cast<float>(static_cast<std::int8_t>(value_tile[byte])) *
-                         scale_at(value_tile, layout.value_scales_at, token);
-  }
+  if (key != nullptr) load_key(layout, at + tile * layout.key_tile_bytes, token, key);
+  if (value == nullptr) return;
+  load_value(layout, at + layout.values_at + tile * layout.value_tile_bytes, token, value);
+}
+
+void load_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                 std::size_t slot, float* key, float* value) {
+  load_stored_kv_row(layout, layer, head, slot, key, value);
+  if (key != nullptr) unspread(key, layout.key_dim, layout.key_block);
+  if (value != nullptr) unspread(value, layout.value_dim, layout.value_block);
 }
 
 }  // namespace refrain::kernels

@@ -43,7 +43,12 @@ struct KeyTurn {
 void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, std::size_t to,
                   std::size_t count, const KeyTurn* turn);
 
-// One slot of one head as floats: key [key_dim] and value [value_dim]; either may be null.
+// One slot of one head as it is stored, spread or not: key [key_dim] and value [value_dim]; either
+// may be null.
+void load_stored_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                        std::size_t slot, float* key, float* value);
+
+// The same as the key and value that it stands for.
 void load_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
                  std::size_t slot, float* key, float* value);
 

@@ -1,5 +1,5 @@
 // Rounds rows of keys and values to their stored form, compiled once per instruction set; the
-// including file defines REFRAIN_STORE. All of them write the same bytes: conversions round to
+// including file defines REFRAIN_VARIANT. All of them write the same bytes: conversions round to
 // nearest even and quotients are exact. Read kv_layout.h first.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "kernels/cpu_kernel_variants.h"
+#include "kernels/hadamard.h"
+#include "kernels/kv_q4_body.h"
 #include "kernels/simd_math.h"
 
 namespace refrain::kernels {
@@ -28,7 +30,7 @@ inline void store_f16_value(std::uint16_t* at, const float* row, std::uint32_t d
 // Calls place(d, round(row[d] / scale)) for all d. Returns the scale, NaN for a row that is not
 // finite.
 template <class Place>
-inline float quantize(const float* row, std::uint32_t dim, Place place) {
+inline float quantize_q8(const float* row, std::uint32_t dim, Place place) {
   const float scale = scale_of(row, dim, 127.0F);
   for (std::uint32_t d = 0; d < dim; d += kLanes) {
     std::int32_t values[kLanes];
@@ -39,43 +41,83 @@ inline float quantize(const float* row, std::uint32_t dim, Place place) {
   return scale;
 }
 
-inline void store_row(const KvLayout& layout, std::byte* key_tile, std::byte* value_tile,
-                      std::uint32_t token, const float* key, const float* value) {
-  if (layout.format == KvFormat::kF16) {
-    store_f16_key(reinterpret_cast<std::uint16_t*>(key_tile) + token, key, layout.key_dim);
-    store_f16_value(
-        reinterpret_cast<std::uint16_t*>(value_tile) + std::size_t{token} * layout.value_columns,
-        value, layout.value_dim);
+// The first of the two codes of a byte comes first.
+REFRAIN_INLINE void place_code(std::uint8_t* byte, bool second, std::int32_t code) {
+  *byte = static_cast<std::uint8_t>(second ? *byte | code << 4 : code);
+}
+
+// `key` is spread already, and may change.
+inline void store_key(const KvLayout& layout, std::byte* tile, std::uint32_t token, float* key) {
+  const std::uint32_t dim = layout.key_dim;
+  if (layout.key_side == KvSide::kF16) {
+    store_f16_key(reinterpret_cast<std::uint16_t*>(tile) + token, key, dim);
     return;
   }
-  auto* key_bytes = reinterpret_cast<std::uint8_t*>(key_tile);
-  const float key_scale = quantize(key, layout.key_dim, [&](std::uint32_t d, std::int32_t rounded) {
-    key_bytes[std::size_t{d / 4} * 64 + token * 4 + d % 4] =
-        static_cast<std::uint8_t>(rounded + 128);
-  });
-  auto* value_bytes = reinterpret_cast<std::int8_t*>(value_tile) +
-                      std::size_t{token / 4} * layout.value_columns * 4 + token % 4;
-  const float value_scale =
-      quantize(value, layout.value_dim, [&](std::uint32_t d, std::int32_t rounded) {
-        value_bytes[std::size_t{d} * 4] = static_cast<std::int8_t>(rounded);
-      });
-  __builtin_memcpy(key_tile + layout.key_scales_at + token * 4, &key_scale, 4);
-  __builtin_memcpy(value_tile + layout.value_scales_at + token * 4, &value_scale, 4);
+  auto* at = reinterpret_cast<std::uint8_t*>(tile) + std::size_t{token} * 4;
+  const float scale =
+      layout.key_side == KvSide::kQ8
+          ? quantize_q8(key, dim,
+                        [&](std::uint32_t d, std::int32_t rounded) {
+                          at[std::size_t{d / 4} * 64 + d % 4] =
+                              static_cast<std::uint8_t>(rounded + 128);
+                        })
+          : quantize_q4(key, dim, [&](std::uint32_t d, std::int32_t code) {
+              place_code(at + std::size_t{d / 8} * 64 + d % 4, d / 4 % 2 == 1, code);
+            });
+  __builtin_memcpy(tile + layout.key_scales_at + token * 4, &scale, 4);
 }
+
+// `value` is spread already, and may change.
+inline void store_value(const KvLayout& layout, std::byte* tile, std::uint32_t token,
+                        float* value) {
+  const std::uint32_t dim = layout.value_dim;
+  const std::size_t columns = layout.value_columns;
+  if (layout.value_side == KvSide::kF16) {
+    store_f16_value(reinterpret_cast<std::uint16_t*>(tile) + token * columns, value, dim);
+    return;
+  }
+  const bool q8 = layout.value_side == KvSide::kQ8;
+  auto* at = reinterpret_cast<std::uint8_t*>(tile) +
+             std::size_t{token / 4} * (q8 ? columns : columns / 2) * 4 + token % 4;
+  const float scale =
+      q8 ? quantize_q8(value, dim,
+                       [&](std::uint32_t d, std::int32_t rounded) {
+                         at[std::size_t{d} * 4] = static_cast<std::uint8_t>(rounded);
+                       })
+         : quantize_q4(value, dim, [&](std::uint32_t d, std::int32_t code) {
+             place_code(at + std::size_t{d / 32 * 16 + d % 16} * 4, d / 16 % 2 == 1, code);
+           });
+  __builtin_memcpy(tile + layout.value_scales_at + token * 4, &scale, 4);
+}
+
+// A row to change.
+struct SpreadRow {
+  alignas(64) float values[kMaxHeadDim];
+
+  float* take(const float* row, std::uint32_t dim, std::uint32_t block) {
+    __builtin_memcpy(values, row, dim * sizeof(float));
+    spread(values, dim, block);
+    return values;
+  }
+};
 
 }  // namespace
 
-void REFRAIN_STORE(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
-                   std::size_t count, const float* keys, const float* values) {
+void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* layer,
+                                    const std::int64_t* slots, std::size_t count, const float* keys,
+                                    const float* values) {
+  SpreadRow row;
   for (std::size_t i = 0; i < count; ++i) {
     const auto tile = static_cast<std::size_t>(slots[i]) / kTileTokens;
     const auto token = static_cast<std::uint32_t>(slots[i] % kTileTokens);
     for (std::size_t head = 0; head < layout.kv_head_count; ++head) {
       std::byte* at = layer + head * layout.head_bytes;
-      const std::size_t row = i * layout.kv_head_count + head;
-      store_row(layout, at + tile * layout.key_tile_bytes,
-                at + layout.values_at + tile * layout.value_tile_bytes, token,
-                keys + row * layout.key_dim, values + row * layout.value_dim);
+      const std::size_t index = i * layout.kv_head_count + head;
+      store_key(layout, at + tile * layout.key_tile_bytes, token,
+                row.take(keys + index * layout.key_dim, layout.key_dim, layout.key_block));
+      store_value(
+          layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
+          row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block));
     }
   }
 }

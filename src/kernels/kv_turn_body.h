@@ -1,13 +1,16 @@
 // Turns the stored keys of a tile to other positions, compiled once per instruction set; the
-// including file defines REFRAIN_TURN. A lane is a token, so that all 16 turn together. Products
+// including file defines REFRAIN_VARIANT. A lane is a token, so that all 16 turn together. Products
 // and sums round as in row_body.h and quotients as in kv_store_body.h: what comes out are the bytes
-// that storing the turned keys would write. Read kv_layout.h first.
+// that storing the turned keys would write. Spread keys are gathered, turned and spread again. Read
+// kv_layout.h first.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu_kernel_variants.h"
+#include "kernels/hadamard.h"
+#include "kernels/kv_store_body.h"
 #include "kernels/simd_math.h"
 
 namespace refrain::kernels {
@@ -54,6 +57,13 @@ inline void scales_of(const float* keys, std::uint32_t key_dim, float* scales) {
   }
 }
 
+// keys [key_dim][16], as they are stored.
+inline void turn_spread_keys(const KvLayout& layout, float* keys, const Rotation& rotation) {
+  unspread(keys, layout.key_dim, layout.key_block, kTileTokens);
+  turn_pairs(keys, rotation);
+  spread(keys, layout.key_dim, layout.key_block, kTileTokens);
+}
+
 inline void turn_q8_tile(const KvLayout& layout, const std::byte* tile, const Rotation& rotation,
                          std::byte* turned, float* keys) {
   const std::size_t groups = layout.key_groups;
@@ -66,7 +76,7 @@ inline void turn_q8_tile(const KvLayout& layout, const std::byte* tile, const Ro
     store(to + 2 * std::size_t{kTileTokens}, expand_byte<2>(four, scale));
     store(to + 3 * std::size_t{kTileTokens}, expand_byte<3>(four, scale));
   }
-  turn_pairs(keys, rotation);
+  turn_spread_keys(layout, keys, rotation);
   float scales[kTileTokens];
   scales_of(keys, layout.key_dim, scales);
   const Vec divisor = load(scales);
@@ -81,14 +91,42 @@ inline void turn_q8_tile(const KvLayout& layout, const std::byte* tile, const Ro
   __builtin_memcpy(turned + layout.key_scales_at, scales, sizeof(scales));
 }
 
+// Keys are rounded one by one, as when they are stored.
+inline void turn_q4_tile(const KvLayout& layout, const std::byte* tile, const Rotation& rotation,
+                         std::byte* turned, float* keys) {
+  const Vec scale = load(reinterpret_cast<const float*>(tile + layout.key_scales_at));
+  for (std::size_t g = 0; g < layout.key_groups; ++g) {
+    const IntVec packed = load_int(tile + g / 2 * 64);
+    const IntVec codes = (g % 2 == 0 ? packed : shift_right<4>(packed)) & splat_byte(15);
+    std::int8_t levels[kLanes * 4];
+    store_int(levels, look_up_bytes(kQ4Levels, codes));
+    for (std::size_t i = 0; i < 4; ++i) {
+      float each[kLanes];
+      for (int token = 0; token < kLanes; ++token) {
+        each[token] = static_cast<float>(levels[static_cast<std::size_t>(token) * 4 + i]);
+      }
+      store(keys + (g * 4 + i) * kTileTokens, load(each) * scale);
+    }
+  }
+  turn_spread_keys(layout, keys, rotation);
+  float row[kMaxHeadDim];
+  for (std::uint32_t token = 0; token < kTileTokens; ++token) {
+    for (std::size_t d = 0; d < layout.key_dim; ++d) row[d] = keys[d * kTileTokens + token];
+    store_key(layout, turned, token, row);
+  }
+}
+
 }  // namespace
 
-void REFRAIN_TURN(const KvLayout& layout, const std::byte* tile, const Rotation& rotation,
-                  std::byte* turned, float* scratch) {
-  if (layout.format == KvFormat::kQ8) {
-    turn_q8_tile(layout, tile, rotation, turned, scratch);
-  } else {
-    turn_f16_tile(layout, tile, rotation, turned, scratch);
+void REFRAIN_VARIANT(turn_key_tile)(const KvLayout& layout, const std::byte* tile,
+                                    const Rotation& rotation, std::byte* turned, float* scratch) {
+  switch (layout.key_side) {
+    case KvSide::kF16:
+      return turn_f16_tile(layout, tile, rotation, turned, scratch);
+    case KvSide::kQ8:
+      return turn_q8_tile(layout, tile, rotation, turned, scratch);
+    case KvSide::kQ4:
+      return turn_q4_tile(layout, tile, rotation, turned, scratch);
   }
 }
 

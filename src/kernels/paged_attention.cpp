@@ -18,6 +18,8 @@ constexpr std::uint32_t kQueriesPerTask = 192;
 constexpr std::uint32_t kQueriesToShare = 32;
 // A task that costs more than this part of a thread's work may leave the others waiting.
 constexpr std::uint64_t kTasksPerThread = 4;
+// Value columns are padded to this at most, whatever the format.
+constexpr std::uint32_t kMostPadded = 32;
 
 std::uint32_t group_size(const AttentionShape& shape) {
   return shape.head_count / shape.kv_head_count;
@@ -48,7 +50,7 @@ void share_task(const AttentionTask& whole, std::uint64_t pieces, const Attentio
     plan.tasks.push_back(part);
   }
   plan.shares.push_back({floats, count});
-  const std::size_t record = rounded_up(shape.value_dim, 16) + kRecordExtra;
+  const std::size_t record = rounded_up(shape.value_dim, kMostPadded) + kRecordExtra;
   floats += record * splits * whole.row_count * group_size(shape);
 }
 
@@ -108,7 +110,7 @@ AttentionScratch attention_scratch(const AttentionShape& shape) {
     next += (floats + 15) / 16 * 16;
     return at;
   };
-  const std::size_t columns = rounded_up(shape.value_dim, 16);
+  const std::size_t columns = rounded_up(shape.value_dim, kMostPadded);
   const std::size_t key_dim = rounded_up(shape.key_dim, 16);
   const std::size_t queries =
       rounded_up(rows_per_task(shape) * group_size(shape), kQueryGroup) + kQueryGroup;

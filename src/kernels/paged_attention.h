@@ -27,7 +27,7 @@ namespace refrain::kernels {
 
 inline constexpr std::uint32_t kSplitKeys = 256;
 // Changes when the bits of a result do.
-inline constexpr std::uint32_t kAttentionVersion = 3;
+inline constexpr std::uint32_t kAttentionVersion = 4;
 
 struct AttentionSequence {
   const BlockId* blocks = nullptr;  // the block table

@@ -144,6 +144,11 @@ REFRAIN_INLINE Vec value_of(IntVec a) {
   return each_part([&](int i) { return (Part)a.p[i]; });
 }
 
+// -1 in lanes where a > b, else 0.
+REFRAIN_INLINE IntVec above_lanes(Vec a, Vec b) {
+  return each_int_part([&](int i) { return (IntPart)(a.p[i] > b.p[i]); });
+}
+
 // The larger, the smaller one; b where either is NaN.
 REFRAIN_INLINE Vec max(Vec a, Vec b) {
   return each_part([&](int i) { return a.p[i] > b.p[i] ? a.p[i] : b.p[i]; });
@@ -353,17 +358,37 @@ REFRAIN_INLINE Vec load_bytes(const Byte* from) {
   return to_float(each_int_part([&](int i) { return widened(from + i * kPartLanes); }));
 }
 
+// table[byte] for each byte, all below 16.
+REFRAIN_INLINE IntVec look_up_bytes(const std::int8_t* table, IntVec bytes) {
+#if defined(REFRAIN_SIMD_AVX512)
+  const __m512i wide =
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {(IntPart)_mm512_shuffle_epi8(wide, (__m512i)bytes.p[0])};
+#elif defined(REFRAIN_SIMD_AVX2)
+  const __m256i wide =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return each_int_part(
+      [&](int i) { return (IntPart)_mm256_shuffle_epi8(wide, (__m256i)bytes.p[i]); });
+#else
+  std::uint8_t each[kLanes * 4];
+  store_int(each, bytes);
+  for (std::uint8_t& byte : each) byte = static_cast<std::uint8_t>(table[byte]);
+  return load_int(each);
+#endif
+}
+
 // sum + the products of four unsigned bytes of `a` with four signed ones of `b`, lane by lane.
-// Exact. SevenBits: no byte of `a` is above 127, which AVX2 makes use of.
-template <bool SevenBits>
+// Exact. Narrow: the magnitudes of two bytes that meet are at most 127 x 128 or 255 x 64, which
+// AVX2 makes use of.
+template <bool Narrow>
 REFRAIN_INLINE IntVec add_byte_products(IntVec sum, IntVec a, IntVec b) {
 #if defined(__AVX512VNNI__)
   return {(IntPart)_mm512_dpbusd_epi32((__m512i)sum.p[0], (__m512i)a.p[0], (__m512i)b.p[0])};
 #elif defined(REFRAIN_SIMD_AVX2)
   return each_int_part([&](int i) {
     const __m256i x = (__m256i)a.p[i], y = (__m256i)b.p[i];
-    if constexpr (SevenBits) {
-      const __m256i pairs = _mm256_maddubs_epi16(x, y);  // at most 2 x 127 x 128: no saturation
+    if constexpr (Narrow) {
+      const __m256i pairs = _mm256_maddubs_epi16(x, y);  // two products: no saturation
       return sum.p[i] + (IntPart)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
     } else {
       const __m256i even = _mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi16(255)),

@@ -283,9 +283,9 @@ KernelFigure KernelBench::attention(const std::string& label, const kernels::Att
                       .shape = str_cat(label, " at ", bench.depth),
                       .rows = rows,
                       .seconds = m.seconds};
-  const bool q8 = format == kernels::KvFormat::kQ8;
-  rate(figure, 1e9 * m.gflop_per_s * m.seconds, q8 ? peaks_.int8_gop_per_s : peaks_.float_gop_per_s,
-       q8 ? "int8" : "fp32", 1e9 * m.gb_per_s * m.seconds);
+  const bool bytes = format != kernels::KvFormat::kF16;
+  rate(figure, 1e9 * m.gflop_per_s * m.seconds, bytes ? peaks_.int8_gop_per_s : peaks_.float_gop_per_s,
+       bytes ? "int8" : "fp32", 1e9 * m.gb_per_s * m.seconds);
   return figure;
 }
 

@@ -2,6 +2,8 @@
 // budget is paid only as it is used. Engine thread.
 #include "model/kv_arena.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "kernels/kv_rows.h"
 
@@ -20,6 +22,10 @@ kernels::KvLayout layout_of(const ModelShape& shape, KvFormat format, std::size_
 std::uint64_t kv_bytes_per_token(const ModelShape& shape, KvFormat format) {
   return std::uint64_t{kernels::kv_bytes_per_token(layout_of(shape, format, 1))} *
          shape.layer_count;
+}
+
+double kv_bits_per_value(const ModelShape& shape, KvFormat format) {
+  return kernels::kv_bits_per_value(layout_of(shape, format, 1));
 }
 
 KvArena::~KvArena() = default;
@@ -61,6 +67,15 @@ void KvArena::read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot
         "row outside the arena");
   const auto* at = memory_.data() + layer * layer_stride_;
   kernels::load_kv_row(layout_, at, head, slot, key, value);
+}
+
+void KvArena::swap(KvArena& other) {
+  CHECK(block_size_ == other.block_size_ && layer_count_ == other.layer_count_,
+        "arenas of other models");
+  std::swap(memory_, other.memory_);
+  std::swap(layout_, other.layout_);
+  std::swap(layer_stride_, other.layer_stride_);
+  std::swap(block_count_, other.block_count_);
 }
 
 KvFormat KvArena::format() const {

@@ -19,10 +19,16 @@ namespace refrain::model {
 
 using kernels::KvFormat;
 
-// Bytes of one token over all layers, scales and padding of the format included:
-//   f16   layers x kv heads x 2 x (key dim + value dim, to 16)
-//   q8    layers x kv heads x (key dim, to 4 + value dim, to 16 + 8)
+// Bytes of one token over all layers, scales and padding of the format included; dims of keys are
+// padded to a multiple of 4 (4 bits: 8), of values to one of 16 (4 bits: 32):
+//   f16     layers x kv heads x 2 x (key dim + value dim)
+//   q8      layers x kv heads x (key dim + value dim + 8)
+//   q8/q4   layers x kv heads x (key dim + value dim / 2 + 8)
+//   q4      layers x kv heads x ((key dim + value dim) / 2 + 8)
 std::uint64_t kv_bytes_per_token(const ModelShape& shape, KvFormat format);
+
+// The same, for one number of a key or value: 16 for f16, 8.5 for q8 and heads of 64 dims.
+double kv_bits_per_value(const ModelShape& shape, KvFormat format);
 
 class KvArena {
  public:
@@ -41,6 +47,10 @@ class KvArena {
   // null.
   void read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot, float* key,
                 float* value) const;
+
+  // Takes over what `other` holds and gives up its own; executors that hold this arena see the
+  // other's rows from then on. Both have blocks of one size.
+  void swap(KvArena& other);
 
   KvFormat format() const;
   std::uint32_t block_size() const;

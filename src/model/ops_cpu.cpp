@@ -33,7 +33,7 @@ constexpr float kExcessRatio = 3.0F;
 CpuOperators::CpuOperators(const Model& model, KvArena& arena, kernels::InstructionSet set,
                            std::unique_ptr<WorkerTeam> team, std::unique_ptr<PackedWeights> packed)
     : shape_(model.shape()),
-      format_(arena.format()),
+      arena_(arena),
       set_(set),
       team_(std::move(team)),
       packed_(std::move(packed)),
@@ -53,7 +53,7 @@ Result<std::unique_ptr<CpuOperators>> CpuOperators::create(const Model& model, K
 }
 
 std::string CpuOperators::numerics() const {
-  return "cpu/3; " + kernels::attention_numerics(format_, set_);
+  return "cpu/3; " + kernels::attention_numerics(arena_.format(), set_);
 }
 
 void CpuOperators::begin(const BatchPlan& plan) {

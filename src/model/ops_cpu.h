@@ -60,7 +60,7 @@ class CpuOperators final : public BatchOperators {
   ValueId gather(ValueId x, const std::int32_t* rows, std::size_t count);
 
   const ModelShape& shape_;
-  const KvFormat format_;
+  const KvArena& arena_;
   const kernels::InstructionSet set_;
   const std::unique_ptr<WorkerTeam> team_;
   const std::unique_ptr<PackedWeights> packed_;

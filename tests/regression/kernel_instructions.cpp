@@ -115,7 +115,7 @@ void measure_row_operations(const CpuKernels& kernels) {
 void measure_turns(const CpuKernels& kernels) {
   const std::vector<float> angles(64, 0.5F);
   const Rotation rotation{angles.data(), angles.data() + 32, 64, false};
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4}) {
     const KvLayout layout = make_kv_layout(format, 1, 64, 64, 1);
     const AlignedBuffer tile = memory_of(layout.layer_bytes),
                         turned = memory_of(layout.layer_bytes),
@@ -135,7 +135,7 @@ void measure_attention(const CpuKernels& kernels) {
   const AttentionProblem problem = AttentionProblem::random(
       {.head_count = 6, .kv_head_count = 2, .key_dim = 64, .value_dim = 64, .scale = 0.125F}, 528,
       1);
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4}) {
     const PagedArena arena(problem, format, 16, 1);
     for (const std::uint32_t count : {1U, 16U}) {
       std::vector<Position> positions(count);

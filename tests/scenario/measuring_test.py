@@ -62,7 +62,7 @@ class Measuring(unittest.TestCase):
             self.assertIn(row["bound"], ("int8", "fp32", "read"))
             self.assertGreater(row["us"], 0)
         self.assertEqual([row["kernel"] for row in report["results"] if row["kernel"].startswith("attention")],
-                         ["attention decode", "attention prefill"] * 8)
+                         ["attention decode", "attention prefill"] * 16)
         self.assertEqual([row["kernel"] for row in report["results"][-3:]], ["quantize_row", "rms_norm", "glu"])
         code, out, err = refrain(*flags, "--parts", "products", "--types", "Q4_0,q4_k", "--shapes", "256x64,32x32",
                                  "--threads", "2")
@@ -93,10 +93,53 @@ class Measuring(unittest.TestCase):
         code, out, _ = refrain(*flags, "--json")
         report = json.loads(out)
         self.assertEqual((code, report["trials"], report["equal"], report["failures"]), (0, 6, 6, []))
-        self.assertIn("f16", report["kv_formats"])
+        self.assertEqual(report["kv_formats"], ["f16", "q8", "q8/q4", "q4"])
         self.assertGreater(report["coverage"]["rows_compared"], 100)
         self.assertGreater(report["coverage"]["cached_tokens"], 0)
         self.assertEqual(refrain(*flags, "--json")[1], out)  # the same trials every time
+
+    def test_eval_kv_compares_formats_and_answers_with_f16(self):
+        flags = ["eval", "kv", "--model", "tiny", "--context", "300", "--depth", "100", "--decode-tokens", "3", "--window",
+                 "128"]
+        with file_with('The first harbour\n\n{"prompt": "one two three"}\n'
+                       '{"messages": [{"role": "user", "content": "hi"}]}\n', ".jsonl") as prompts:
+            code, out, err = refrain(*flags, "--json", "--prompts", prompts.name, "--answer-rows", "5")
+        self.assertEqual((code, err), (0, ""))
+        report = json.loads(out)
+        self.assertEqual((report["window_tokens"], report["context_tokens"], report["depth"]), (128, 300, 100))
+        formats = report["formats"]
+        self.assertEqual([one["format"] for one in formats], ["f16", "q8", "q8/q4", "q4"])
+        for key in ("bytes_per_token", "bits_per_value"):
+            self.assertEqual(sorted((one[key] for one in formats), reverse=True), [one[key] for one in formats])
+        for where in ("windows", "context"):
+            divergences = [one[where]["kl_mean"] for one in formats]
+            self.assertEqual((divergences[0], formats[0][where]["same_top"]), (0, 1))
+            self.assertEqual(sorted(divergences), divergences)
+            self.assertLess(divergences[1], divergences[3])
+        for one in formats:
+            self.assertGreater(one["ms_per_token"], 0)
+            self.assertEqual(len(one["prompts"]), 3)
+            for answer in one["prompts"]:
+                self.assertLessEqual(answer["common_prefix"], answer["rows"])
+                self.assertEqual(answer["same_first"], answer["common_prefix"] > 0)
+        self.assertTrue(all(answer["common_prefix"] == answer["rows"] for answer in formats[0]["prompts"]))
+        # f16 is what the others are compared with, named or not; a text may be given.
+        with file_with("The harbour was quiet when the first boat came in. " * 20, ".txt") as file:
+            code, out, err = refrain(*flags, "--formats", "q8", "--data", file.name)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([line.split()[0] for line in out.splitlines()[2:]], ["f16", "q8"])
+        for wrong, words in ((["--formats", "q4/q8"], "keys never have fewer bits than values"),
+                             (["--formats", "q5"], "`q5` is no KV format"),
+                             (["--context", "1000000"], "longer than the"), (["--depth", "1,2"], "more than one depth")):
+            code, out, err = refrain(*flags, *wrong)
+            self.assertEqual((code, out), (2, ""), wrong)
+            self.assertIn(words, err)
+        for lines, words in (('{"prompt": 3}', "line 1 of the prompts: neither"), ("\n{x", "line 2 of the prompts: not a JSON"),
+                             ("\n\n", "the file has no prompts")):
+            with file_with(lines, ".jsonl") as prompts:
+                code, out, err = refrain(*flags, "--prompts", prompts.name)
+            self.assertEqual((code, out), (2, ""), lines)
+            self.assertIn(words, err)
 
     def test_eval_reuse_measures_every_rung_and_finds_full_repair_exact(self):
         def text(seed):
@@ -108,7 +151,8 @@ class Measuring(unittest.TestCase):
                   "edited_messages": [{"role": "user", "content": "Tuesday the second. " + text(11)}]}]
         with file_with("\n".join(map(json.dumps, lines)), ".jsonl") as file:
             for model, kv_format in (("tiny", "f16"), ("tiny", "q8"), ("tiny-gemma3", "f16"), ("tiny-no-template", "q8")):
-                flags = ["eval", "reuse", "--model", model, "--kv-format", kv_format, "--answer-rows", "6"]
+                flags = ["eval", "reuse", "--model", model, "--kv-format", kv_format, "--kv-check", "off",
+                         "--answer-rows", "6"]
                 code, out, err = refrain(*flags, "--data", file.name, "--json")
                 self.assertEqual((code, err), (0, ""), model)
                 report = json.loads(out)
@@ -160,7 +204,7 @@ class Measuring(unittest.TestCase):
             code, out, err = refrain(*run, "--calibration", missing)
             self.assertEqual((code, out), (1, ""))
             self.assertIn(f"error: there is no calibration `{missing}`\nhint: make it with `refrain calibrate", err)
-            code, out, err = refrain(*run, "--calibration", str(path), "--kv-format", "q8")
+            code, out, err = refrain(*run, "--calibration", str(path), "--kv-format", "q8", "--kv-check", "off")
             self.assertEqual((code, out), (2, ""))
             self.assertIn("is that of another model, KV format or instruction set\nhint: run `refrain calibrate`", err)
             path.write_text(path.read_text()[:100])

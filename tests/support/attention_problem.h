@@ -4,13 +4,16 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
+#include "kernels/hadamard.h"
 
 namespace refrain::kernels {
 
@@ -131,10 +134,10 @@ struct Expected {
   double bound = 0.0;  // of the error of a kernel
 };
 
-// Attention of one row and head over the rows as stored, all dimensions, in double precision. The
-// bound follows the kernels: sums of FP32 products with gamma(n) = n * 2^-24, a relative error of
-// each weight from that of its score, and for q8 the rounding of weights; queries are rounded here
-// as there.
+// Attention of one row and head over the rows as stored, all dimensions, in double precision:
+// spread rows stay spread until the end. The bound follows the kernels: sums of FP32 products with
+// gamma(n) = n * 2^-24, a relative error of each weight from that of its score, and but for f16 the
+// rounding of weights; queries are rounded here as there.
 class PlainAttention {
  public:
   PlainAttention(const AttentionProblem& p, const PagedArena& arena, std::uint32_t position,
@@ -148,8 +151,10 @@ class PlainAttention {
     std::vector<float> key(p.shape.key_dim);
     for (std::uint32_t t = first_; t <= position; ++t) {
       values_.emplace_back(dim_);
-      load_kv_row(arena.layout, arena.bytes.data(), kv_head,
-                  static_cast<std::size_t>(arena.slot(t)), key.data(), values_.back().data());
+      const auto slot = static_cast<std::size_t>(arena.slot(t));
+      load_stored_kv_row(arena.layout, arena.bytes.data(), kv_head, slot, key.data(),
+                         values_.back().data());
+      value_scales_.push_back(value_scale(kv_head, slot));
       double score = 0.0, size = 0.0;
       for (std::uint32_t d = 0; d < p.shape.key_dim; ++d) {
         score += rounded[d] * key[d];
@@ -171,7 +176,8 @@ class PlainAttention {
 
   std::vector<Expected> all() const {
     std::vector<Expected> result(dim_);
-    const std::vector<double> lost = q8() ? lost_to_rounding() : std::vector<double>(dim_, 0.0);
+    const std::vector<double> lost =
+        whole_numbers() ? lost_to_rounding() : std::vector<double>(dim_, 0.0);
     const double splits = 1.0 + static_cast<double>(scores_.size()) / kSplitKeys;
     const double relative = 2 * std::expm1(2 * score_error_) + (280 + 8 * splits) * kUnit;
     for (std::uint32_t d = 0; d < dim_; ++d) {
@@ -183,7 +189,7 @@ class PlainAttention {
       // Weights below 2^-126 of the largest, and results that are subnormal.
       result[d].bound = relative * size + lost[d] + 1e-37;
     }
-    return result;
+    return gathered(result);
   }
 
   // Softmax weight of a key.
@@ -193,17 +199,51 @@ class PlainAttention {
 
  private:
   static constexpr double kUnit = 0x1p-24;
-  bool q8() const { return arena_.layout.format == KvFormat::kQ8; }
+  bool whole_numbers() const { return arena_.layout.key_side != KvSide::kF16; }
 
-  // q8 rounds a query to 8 bits with one scale.
+  float value_scale(std::uint32_t kv_head, std::size_t slot) const {
+    const KvLayout& layout = arena_.layout;
+    if (!whole_numbers()) return 0.0F;
+    float scale;
+    std::memcpy(&scale,
+                arena_.bytes.data() + kv_head * layout.head_bytes + layout.values_at +
+                    slot / kTileTokens * layout.value_tile_bytes + layout.value_scales_at +
+                    slot % kTileTokens * sizeof(float),
+                sizeof(scale));
+    return scale;
+  }
+
+  // The rows that spread ones stand for, by the definition of the matrix: the sign of an entry is
+  // the parity of the bits that row and column share.
+  std::vector<Expected> gathered(const std::vector<Expected>& stored) const {
+    const std::uint32_t block = arena_.layout.value_block;
+    if (block == 1) return stored;
+    std::vector<Expected> result(dim_);
+    for (std::uint32_t d = 0; d < dim_; ++d) {
+      double size = 0.0;
+      for (std::uint32_t j = d / block * block; j < (d / block + 1) * block; ++j) {
+        const bool negative = std::popcount((d % block) & (j % block)) % 2 == 1;
+        result[d].value += (negative ? -stored[j].value : stored[j].value) / block;
+        result[d].bound += stored[j].bound / block;
+        size += std::fabs(stored[j].value) / block;
+      }
+      result[d].bound += (std::countr_zero(block) + 1) * kUnit * size;
+    }
+    return result;
+  }
+
+  // Queries that meet whole numbers are spread as the keys and rounded to 8 bits with one scale.
   std::vector<double> rounded_query(const float* query) const {
     std::vector<double> result(query, query + p_.shape.key_dim);
-    if (!q8()) return result;
+    if (!whole_numbers()) return result;
+    const std::uint32_t block = arena_.layout.key_block;
+    std::vector<float> row(query, query + p_.shape.key_dim);
+    spread(row.data(), p_.shape.key_dim, block);  // in FP32, so that what is rounded is the same
     float most = 0.0F;
-    for (std::uint32_t d = 0; d < p_.shape.key_dim; ++d) most = std::max(most, std::fabs(query[d]));
+    for (const float x : row) most = std::max(most, std::fabs(x));
     const float scale = most / 127.0F;
     for (std::uint32_t d = 0; d < p_.shape.key_dim; ++d) {
-      result[d] = scale > 0.0F ? double{std::nearbyint(query[d] / scale)} * scale : 0.0;
+      result[d] = scale > 0.0F ? double{std::nearbyint(row[d] / scale)} * scale / block : 0.0;
     }
     return result;
   }
@@ -216,9 +256,7 @@ class PlainAttention {
       double top = 0.0;
       std::vector<double> whole(dim_, 0.0);
       for (std::size_t i = begin; i < end; ++i) {
-        double most = 0.0;
-        for (const float x : values_[i]) most = std::max(most, std::fabs(double{x}));
-        const double scale = most / 127;
+        const double scale = value_scales_[i];
         top = std::max(top, scores_[i] * scale);
         for (std::uint32_t d = 0; d < dim_ && scale > 0.0; ++d) {
           whole[d] += std::fabs(values_[i][d] / scale);
@@ -237,6 +275,7 @@ class PlainAttention {
   std::uint32_t dim_;
   std::uint32_t first_ = 0;
   std::vector<std::vector<float>> values_;
+  std::vector<float> value_scales_;
   std::vector<double> scores_;  // then weights, relative to the largest
   double score_error_ = 0.0;
   double total_ = 0.0;

@@ -199,9 +199,9 @@ TEST(EvalExact, ComparesBitsAndNotValues) {
 TEST(EvalExact, EveryKvFormatOfTheCommandLineIsTried) {
   const OptionInfo* option = find_option("--kv-format");
   ASSERT_NE(option, nullptr);
-  std::string names;
-  for (const KvFormatName& format : kv_formats())
-    names += (names.empty() ? "" : "|") + std::string(format.name);
+  std::string names = "auto";
+  for (const kernels::KvFormatInfo& format : kernels::kv_formats())
+    names += "|" + std::string(format.name);
   EXPECT_EQ(names, option->choices);
 }
 

@@ -122,7 +122,7 @@ TEST_P(ExecutorProperty, ChunksBatchMatesThreadsAndBlockSizesChangeNoBit) {
     const std::uint32_t threads =
         kernels == Kernels::kGgml ? 1 : static_cast<std::uint32_t>(1 + rng.below(3));
     const std::uint32_t block_size = 16U << rng.below(3);
-    const KvFormat format = rng.below(2) == 0 ? KvFormat::kF16 : KvFormat::kQ8;
+    const KvFormat format = kernels::kv_formats()[rng.below(kernels::kKvFormatCount)].format;
     ArenaDriver driver(model, {threads, block_size, 2048 / block_size, 512, format, kernels});
     std::vector<Running> all(1 + rng.below(3));
     for (Running& one : all) {
@@ -141,7 +141,7 @@ TEST_P(ExecutorProperty, SharedAndCopiedBlocksGiveTheLogitsOfAColdRun) {
   ASSERT_TRUE(rc::check("a prefix from another sequence equals a cold run", [&] {
     Rng rng(*rc::gen::arbitrary<std::uint64_t>());
     const std::uint32_t block_size = 16U << rng.below(3);
-    const KvFormat format = rng.below(2) == 0 ? KvFormat::kF16 : KvFormat::kQ8;
+    const KvFormat format = kernels::kv_formats()[rng.below(kernels::kKvFormatCount)].format;
     ArenaDriver driver(model, {1, block_size, 2048 / block_size, 512, format});
     const auto prefix = static_cast<std::uint32_t>(1 + rng.below(150));
     Running first, second;
@@ -183,8 +183,27 @@ TEST(Executor, LongSequencesCrossAttentionSplitsWithoutAChange) {
   }
 }
 
+// What `refrain eval kv` does: one executor, arenas of several formats that take turns (B3).
+TEST(Executor, ArenasThatTakeTurnsGiveTheLogitsOfTheirOwnFormat) {
+  const Model& model = model_of("tiny-llama");
+  const std::size_t vocabulary = model.shape().vocabulary_size;
+  const TokenList tokens = random_tokens(model, 90, 8);
+  ArenaDriver driver(model, {1, 16, 16, 512, KvFormat::kF16});
+  const auto other = KvArena::create(model.shape(), KvFormat::kQ4, 16, 16).value();
+  const Logits expected = cold(model, tokens), expected_q4 = cold(model, tokens, KvFormat::kQ4);
+  ASSERT_NE(expected, expected_q4);
+  DrivenSequence first{tokens, 0, {}}, second{tokens, 0, {}};
+  for (const std::uint32_t count : {30U, 41U, 19U}) {
+    const std::uint32_t begin = first.done, end = begin + count;
+    expect_same(driver.step({{&first, count}}).data(), expected, begin, end, vocabulary, "f16");
+    driver.arena().swap(*other);
+    expect_same(driver.step({{&second, count}}).data(), expected_q4, begin, end, vocabulary, "q4");
+    driver.arena().swap(*other);
+  }
+}
+
 TEST(Executor, ThreadsThatShareALongDecodeChangeNoBit) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4}) {
     const Model& model = model_of("tiny-llama");
     const TokenList tokens = random_tokens(model, 1100, 8);
     std::vector<Logits> last;

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "support/arena_driver.h"
+#include "support/plain_spread.h"
 
 namespace refrain::model {
 namespace {
@@ -35,7 +36,8 @@ std::vector<Subject> subjects() {
   for (const char* name :
        {"tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3", "tiny-Q4_1", "tiny-linear",
         "tiny-yarn", "tiny-llama3", "tiny-partial", "tiny-head80", "tiny-mha", "tiny-mqa"}) {
-    for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) all.push_back({name, format});
+    for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4})
+      all.push_back({name, format});
   }
   return all;
 }
@@ -45,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SpliceProperty, ::testing::ValuesIn(subjects())
                            std::string name =
                                param.param.name + "_" + kernels::kv_format_name(param.param.format);
                            std::replace(name.begin(), name.end(), '-', '_');
+                           std::replace(name.begin(), name.end(), '/', '_');
                            return name;
                          });
 
@@ -217,9 +220,9 @@ double largest_of(std::initializer_list<const std::vector<float>*> rows) {
 }
 
 // The moved key is the rounded turn of a rounded key, the other one rounded alone. Rounding moves
-// each value of a pair by at most u (float16: 2^-11 of it, q8: half a step of the row's scale), and
-// a turn spreads the errors of a pair by its norm: float16 gives 3 x 2^-11 of the pair's norm, q8
-// (sqrt 2 + 2) half steps. FP32 sums and angles are below 2^-19 of the row's largest value.
+// each value of a pair by at most u (float16: 2^-11 of it, else half a step of the spread row), and
+// a turn spreads the errors of a pair by its norm: float16 gives 3 x 2^-11 of the pair's norm, the
+// others (sqrt 2 + 2) half steps. FP32 sums and angles are below 2^-19 of the row's largest value.
 TEST_P(SpliceProperty, AMovedKeyOfTheFirstLayerIsTheOneComputedThere) {
   const Model& model = model_of(GetParam().name);
   const ModelShape& shape = model.shape();
@@ -246,11 +249,20 @@ TEST_P(SpliceProperty, AMovedKeyOfTheFirstLayerIsTheOneComputedThere) {
         arena.read_row(0, head, slot(moved, there + i), got.data(), value.data());
         ASSERT_EQ(value, wanted_value);
         const double largest = largest_of({&from, &wanted, &got});
+        double spread_largest = 0.0;
+        for (const std::vector<float>* row : {&from, &wanted, &got}) {
+          const std::uint32_t block = arena.layout().key_block;
+          spread_largest = std::max(spread_largest,
+                                    kernels::largest_magnitude(kernels::plain_spread(*row, block)));
+        }
         const std::uint32_t pairs = shape.rope.dimensions / 2;
         for (std::uint32_t d = 0; d < shape.key_dim; ++d) {
           double bound = largest * 0x1p-19;
-          if (GetParam().format == KvFormat::kQ8) {
-            bound += (std::sqrt(2.0) + 2.0) * 0.5 * largest / 127.0;
+          if (GetParam().format != KvFormat::kF16) {
+            // The widest step of 4 bits, with what its scale cuts off, is a quarter of the largest
+            // value.
+            const double step = GetParam().format == KvFormat::kQ4 ? 1.0 / 4.0 : 1.0 / 127.0;
+            bound += (std::sqrt(2.0) + 2.0) * 0.5 * spread_largest * step;
           } else {
             const std::uint32_t other = d >= 2 * pairs ? d
                                         : shape.rope.layout == RopeLayout::kInterleaved

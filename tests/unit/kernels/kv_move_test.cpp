@@ -10,11 +10,12 @@
 
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
+#include "support/plain_spread.h"
 
 namespace refrain::kernels {
 namespace {
 
-constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8};
+constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4};
 constexpr std::size_t kTiles = 8, kSlots = kTiles * kTileTokens;
 
 struct Shape {
@@ -200,11 +201,17 @@ TEST(KvMove, TurningIsTheRotationInDoublePrecisionUpToRounding) {
             exact[b] = key[a] * std::sin(angle) + key[b] * std::cos(angle);
           }
           for (const double x : exact) largest = std::max(largest, std::fabs(x));
+          const double spread_largest =
+              largest_magnitude(plain_spread(exact, before.layout.key_block));
           for (std::size_t d = 0; d < key.size(); ++d) {
-            // float16 to nearest, or half a step of q8; FP32 adds four roundings of a pair.
-            const double step = format == KvFormat::kF16
-                                    ? std::max(std::fabs(exact[d]) * 0x1p-11, 0x1p-25)
-                                    : largest / 127.0 * 0.5;
+            // float16 to nearest; half a step of q8, or half the widest of q4 and what its scale
+            // cuts off, each at most as large as that of the largest spread value. FP32 adds four
+            // roundings of a pair.
+            const double step =
+                format == KvFormat::kF16
+                    ? std::max(std::fabs(exact[d]) * 0x1p-11, 0x1p-25)
+                    : spread_largest /
+                          (before.layout.key_side == KvSide::kQ8 ? 2 * 127.0 : 63.0 / 7.5 * 0.9);
             ASSERT_LE(std::fabs(turned[d] - exact[d]), step + largest * 0x1p-20)
                 << kv_format_name(format) << " dim " << d;
           }
