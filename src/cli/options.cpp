@@ -236,7 +236,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
      "folder",
      "serve,chat,run,eval reuse,calibrate"},
-    {"--cases", "", kInteger, "9", "", "", "generated cases, recombined and as many edited ones",
+    {"--cases", "", kInteger, "12", "", "", "generated cases, recombined and as many edited ones",
      kReuseMeasurers, "", 0, 1e4},
     {"--changed", "", kInteger, "8", "", "",
      "generated cases in which a fact changes that is then asked for", "eval reuse", "", 0, 1e4},

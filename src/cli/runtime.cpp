@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "cli/calibration.h"
+#include "model/repair_choice.h"
 #include "serve/reuse_words.h"
 
 namespace refrain::cli {
@@ -202,17 +203,19 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
   };
   RETURN_IF_ERROR(host->prepare_reuse(settings));
   host->engine = std::make_unique<engine::Engine>(
-      engine::EngineParts{.tokenizer = compute.loaded.tokenizer.get(),
-                          .executor = compute.executor.get(),
-                          .ledger = host->ledger.get(),
-                          .metrics = &host->metrics,
-                          .clock = &host->clock,
-                          .reuse = {.splice = host->splice.get(),
-                                    .probes = host->probes ? &*host->probes : nullptr,
-                                    .gate = host->gate ? &*host->gate : nullptr},
-                          .vocabulary_size = shape.vocabulary_size,
-                          .embedding_dim = shape.embedding_dim,
-                          .cache_root = compute.cache_root()},
+      engine::EngineParts{
+          .tokenizer = compute.loaded.tokenizer.get(),
+          .executor = compute.executor.get(),
+          .ledger = host->ledger.get(),
+          .metrics = &host->metrics,
+          .clock = &host->clock,
+          .reuse = {.splice = host->splice.get(),
+                    .probes = host->probes ? &*host->probes : nullptr,
+                    .gate = host->gate ? &*host->gate : nullptr,
+                    .first_mass_layer = model::first_looking_layer(shape.layer_count)},
+          .vocabulary_size = shape.vocabulary_size,
+          .embedding_dim = shape.embedding_dim,
+          .cache_root = compute.cache_root()},
       engine::EngineOptions{
           .step_token_budget = number("--step-tokens"),
           .max_running = number("--max-running"),
