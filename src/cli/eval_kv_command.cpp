@@ -76,7 +76,7 @@ Result<KvReportOptions> options_of(const Settings& settings, const Compute& comp
   };
   options.decode_tokens = number("--decode-tokens");
   options.answer_rows = number("--answer-rows");
-  options.context = number("--context") == 0 ? longest : number("--context");
+  options.context = settings.is_set("--context") ? number("--context") : longest;
   options.window = std::min(number("--window"), longest);
   if (options.context > longest) {
     return Error{Code::kInvalidArgument,

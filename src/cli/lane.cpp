@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/str.h"
+#include "model/repair_choice.h"
 
 namespace refrain::cli {
 namespace {
@@ -65,6 +66,7 @@ Result<std::size_t> Lanes::step(const Lane& lane, const LaneRows& wanted,
   const auto rows = wanted.rows.first(std::min(most, wanted.rows.size()));
   const kv::BlockTable& table = lane.table();
   model::Batch batch;
+  batch.first_mass_layer = model::first_looking_layer(compute_.loaded.model->shape().layer_count);
   batch.sequences.push_back(
       {.table = &table, .length = static_cast<std::uint32_t>(rows.back()) + 1});
   for (const Position row : rows) {

@@ -200,9 +200,6 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "context lengths to measure at (eval kv: one, 4096 if left out)", "bench decode,eval kv"},
     {"--formats", "", kText, "f16,q8,q8/q4,q4", "", "", "KV formats to compare with f16",
      "eval kv"},
-    {"--context", "", kInteger, "0", "tokens", "",
-     "length of the long context to compare at the end of; 0 = the longest served", "eval kv", "",
-     0, 1e8},
     {"--prompts", "", kText, "", "", "",
      "file of prompts to compare answers to: one a line, or JSON lines with \"prompt\" or "
      "\"messages\"",
@@ -258,7 +255,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
      "folder",
      "serve,chat,run,eval reuse,calibrate"},
-    {"--cases", "", kInteger, "9", "", "", "generated cases, recombined and as many edited ones",
+    {"--cases", "", kInteger, "12", "", "", "generated cases, recombined and as many edited ones",
      kReuseMeasurers, "", 0, 1e4},
     {"--changed", "", kInteger, "8", "", "",
      "generated cases in which a fact changes that is then asked for", "eval reuse", "", 0, 1e4},
@@ -274,7 +271,10 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "eval reuse,eval kv,calibrate", "", 1, 1024},
 
     {"--context", "", kInteger, "", "tokens", "",
-     "prompt and answer of one request; left out: the longest of the model", "plan", "", 1, 1e9},
+     "prompt and answer of one request, or (eval kv) the long context to compare at the end of; "
+     "left "
+     "out: the longest of the model, or the longest served",
+     "plan,eval kv", "", 1, 1e9},
     {"--memory", "", kSize, "", "bytes", "",
      "memory that weights, reserve and context share; left out: --kv-budget counts", "plan", "", 1},
     {"--reserve", "", kSize, "0", "bytes", "",

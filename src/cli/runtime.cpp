@@ -7,6 +7,7 @@
 #include "capacity/model_ledger.h"
 #include "cli/calibration.h"
 #include "cli/kv_check.h"
+#include "model/repair_choice.h"
 #include "serve/reuse_words.h"
 
 namespace refrain::cli {
@@ -245,18 +246,20 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
   if (settings.command() == "serve")
     host->read_bytes_per_s = compute.executor->measure_read_bytes_per_s();
   host->engine = std::make_unique<engine::Engine>(
-      engine::EngineParts{.tokenizer = compute.loaded.tokenizer.get(),
-                          .executor = compute.executor.get(),
-                          .ledger = host->ledger.get(),
-                          .metrics = &host->metrics,
-                          .clock = &host->clock,
-                          .reuse = {.splice = host->splice.get(),
-                                    .probes = host->probes ? &*host->probes : nullptr,
-                                    .gate = host->gate ? &*host->gate : nullptr},
-                          .vocabulary_size = shape.vocabulary_size,
-                          .embedding_dim = shape.embedding_dim,
-                          .cache_root = compute.cache_root(),
-                          .read_cost = capacity::read_cost(compute.ledger_input())},
+      engine::EngineParts{
+          .tokenizer = compute.loaded.tokenizer.get(),
+          .executor = compute.executor.get(),
+          .ledger = host->ledger.get(),
+          .metrics = &host->metrics,
+          .clock = &host->clock,
+          .reuse = {.splice = host->splice.get(),
+                    .probes = host->probes ? &*host->probes : nullptr,
+                    .gate = host->gate ? &*host->gate : nullptr,
+                    .first_mass_layer = model::first_looking_layer(shape.layer_count)},
+          .vocabulary_size = shape.vocabulary_size,
+          .embedding_dim = shape.embedding_dim,
+          .cache_root = compute.cache_root(),
+          .read_cost = capacity::read_cost(compute.ledger_input())},
       engine::EngineOptions{
           .step_token_budget = number("--step-tokens"),
           .max_running = number("--max-running"),

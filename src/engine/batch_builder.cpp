@@ -9,6 +9,7 @@ namespace refrain::engine {
 void BatchBuilder::build(std::vector<ScheduledSequence>& scheduled, Tick now, model::Batch& batch) {
   batch.rows.clear();
   batch.sequences.clear();
+  batch.first_mass_layer = first_mass_layer_;
   logit_rows_ = 0;
   hidden_rows_ = 0;
   // All slots first: an append may evict cached blocks, never ones that a sequence holds.

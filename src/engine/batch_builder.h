@@ -31,7 +31,8 @@ struct ScheduledSequence {
 
 class BatchBuilder {
  public:
-  explicit BatchBuilder(kv::Ledger& ledger) : ledger_(ledger) {}
+  BatchBuilder(kv::Ledger& ledger, std::uint32_t first_mass_layer)
+      : ledger_(ledger), first_mass_layer_(first_mass_layer) {}
 
   // Appends to the ledger and fills `batch` and the positions in `scheduled`. The block tables in
   // `batch` stay valid until the ledger changes.
@@ -42,6 +43,7 @@ class BatchBuilder {
   void add_repair_rows(ScheduledSequence& scheduled, model::Batch& batch);
 
   kv::Ledger& ledger_;
+  const std::uint32_t first_mass_layer_;
   std::size_t logit_rows_ = 0;
   std::size_t hidden_rows_ = 0;
 };

@@ -36,7 +36,7 @@ Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
       inbox_(options.max_waiting, options.max_waiting_per_tenant == 0
                                       ? options.max_waiting
                                       : options.max_waiting_per_tenant),
-      builder_(ledger_),
+      builder_(ledger_, parts.reuse.first_mass_layer),
       idle_(ledger_, *parts.executor) {
   CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
   CHECK(options.step_token_budget <= parts.executor->max_batch_rows(),

@@ -40,6 +40,7 @@ struct ReuseParts {
   model::Splice* splice = nullptr;
   const model::ProbeReader* probes = nullptr;
   const model::ReuseGate* gate = nullptr;  // null: not calibrated, so ReuseMode::kRepair is exact
+  std::uint32_t first_mass_layer = 0;      // where a question is asked what it attends to
 };
 
 // What the engine is made of; composed in cli/, outlives the engine.

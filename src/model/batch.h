@@ -21,11 +21,11 @@ namespace refrain::model {
 struct BatchRow {
   TokenId token{};
   Position position = 0;
-  std::uint32_t sequence = 0;      // index into Batch::sequences
-  kv::Slot slot = 0;               // where this row's K/V is written
+  std::uint32_t sequence = 0;  // index into Batch::sequences
+  kv::Slot slot = 0;           // where this row's K/V is written
   bool wants_logits = false;
-  bool wants_hidden = false;       // final hidden state after the output norm (embeddings)
-  bool wants_mass = false;         // adds to its sequence's attention mass; changes no result
+  bool wants_hidden = false;  // final hidden state after the output norm (embeddings)
+  bool wants_mass = false;    // adds to its sequence's attention mass; changes no result
 };
 
 struct BatchSequence {
@@ -36,22 +36,23 @@ struct BatchSequence {
 struct Batch {
   std::vector<BatchRow> rows;
   std::vector<BatchSequence> sequences;
+  std::uint32_t first_mass_layer = 0;  // earlier layers give no attention mass
 };
 
 // How much attention the rows that asked paid to each key of their sequence: softmax weights summed
-// over these rows and all query heads, for each layer. The last layer is left out (zeros) of a
-// batch in which no row wants logits or hidden state.
+// over these rows and all query heads, for each layer from Batch::first_mass_layer on. The last
+// layer is left out (zeros) of a batch in which no row wants logits or hidden state.
 struct AttentionMass {
-  std::uint32_t sequence = 0;      // index into Batch::sequences
-  std::uint32_t length = 0;        // keys: the sequence's length
-  std::vector<float> weights;      // [layer_count][length]
+  std::uint32_t sequence = 0;  // index into Batch::sequences
+  std::uint32_t length = 0;    // keys: the sequence's length
+  std::vector<float> weights;  // [layer_count - first_mass_layer][length]
 };
 
 // Results in the order of the rows that asked; reused between steps.
 struct BatchOutput {
-  std::vector<float> logits;       // [rows with wants_logits, vocabulary_size]
-  std::vector<float> hidden;       // [rows with wants_hidden, embedding_dim]
-  std::vector<AttentionMass> mass; // of sequences with rows that want it, in their order
+  std::vector<float> logits;        // [rows with wants_logits, vocabulary_size]
+  std::vector<float> hidden;        // [rows with wants_hidden, embedding_dim]
+  std::vector<AttentionMass> mass;  // of sequences with rows that want it, in their order
 };
 
 }  // namespace refrain::model

@@ -44,6 +44,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   logit_rows.clear();
   hidden_rows.clear();
   mass_rows.clear();
+  first_mass_layer = batch.first_mass_layer;
   sequences.clear();
   sequence_ids.clear();
   lengths.clear();

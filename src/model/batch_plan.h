@@ -21,6 +21,7 @@ struct BatchPlan {
   std::vector<std::uint32_t> logit_rows;   // indices into `selected`
   std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
   std::vector<std::uint32_t> mass_rows;    // rows that want attention mass, ascending
+  std::uint32_t first_mass_layer = 0;
   std::vector<kernels::AttentionSequence> sequences;
   std::vector<std::uint32_t> sequence_ids;  // [sequences] indices into Batch::sequences
   std::vector<std::uint32_t> lengths;       // [sequences] tokens visible after the step

@@ -219,7 +219,8 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
   call.positions = plan_->positions.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
-  if (mass_.wanted()) {
+  const bool wants_mass = mass_.wanted(operation.attention.layer);
+  if (wants_mass) {
     call.mass = mass_.rows();
     call.mass_stride = mass_.stride();
   }
@@ -228,7 +229,7 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
     kernel(call, plan_->attention, plan_->attention.tasks[index], scratch_.floats_of(thread));
   };
   team_.run(static_cast<std::uint32_t>(plan_->attention.tasks.size()), task);
-  if (mass_.wanted()) mass_.add_layer(operation.attention.layer);
+  if (wants_mass) mass_.add_layer(operation.attention.layer);
 }
 
 }  // namespace refrain::model

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace refrain::model {
 
 Result<void> MassSum::begin(const BatchPlan& plan) {
@@ -17,6 +19,8 @@ Result<void> MassSum::begin(const BatchPlan& plan) {
     return Error{Code::kUnavailable, "not enough memory for the attention mass of a batch",
                  "ask for it on fewer rows at a time"};
   }
+  CHECK(plan.first_mass_layer < shape_.layer_count, "a layer the model does not have");
+  const std::uint32_t layers = shape_.layer_count - plan.first_mass_layer;
   rows_.assign(plan.tokens.size(), nullptr);
   auto* at = reinterpret_cast<float*>(memory_.data());
   for (const std::uint32_t row : plan.mass_rows) {
@@ -29,7 +33,7 @@ Result<void> MassSum::begin(const BatchPlan& plan) {
     const auto asks = [](const float* row) { return row != nullptr; };
     if (std::none_of(first, first + sequence.row_count, asks)) continue;
     sums_.push_back({plan.sequence_ids[s], plan.lengths[s], {}});
-    sums_.back().weights.assign(std::size_t{shape_.layer_count} * plan.lengths[s], 0.0F);
+    sums_.back().weights.assign(std::size_t{layers} * plan.lengths[s], 0.0F);
   }
   return {};
 }
@@ -39,7 +43,7 @@ void MassSum::add_layer(std::uint32_t layer) {
   for (std::size_t s = 0; s < plan_->sequences.size(); ++s) {
     if (sum == sums_.size() || sums_[sum].sequence != plan_->sequence_ids[s]) continue;
     AttentionMass& mass = sums_[sum++];
-    float* to = mass.weights.data() + std::size_t{layer} * mass.length;
+    float* to = mass.weights.data() + std::size_t{layer - plan_->first_mass_layer} * mass.length;
     const kernels::AttentionSequence& sequence = plan_->sequences[s];
     for (std::uint32_t i = 0; i < sequence.row_count; ++i) {
       const std::uint32_t row = sequence.first_row + i;

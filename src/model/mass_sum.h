@@ -25,7 +25,9 @@ class MassSum {
 
   // Makes room; `plan` stays as it is until take(). kUnavailable.
   Result<void> begin(const BatchPlan& plan);
-  bool wanted() const { return !rows_.empty(); }
+  bool wanted(std::uint32_t layer) const {
+    return !rows_.empty() && layer >= plan_->first_mass_layer;
+  }
 
   // For AttentionCall: [rows] of the batch, null where no mass is wanted; and its stride.
   float* const* rows() const { return rows_.data(); }

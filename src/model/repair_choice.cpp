@@ -59,11 +59,14 @@ bool needs_mass(RepairRung rung) {
   return rules_of(rung).attended_share > 0.0;
 }
 
+std::uint32_t first_looking_layer(std::uint32_t layer_count) {
+  return layer_count * 2 / 3;
+}
+
 std::vector<float> attention_per_key(const AttentionMass& mass) {
   std::vector<float> sums(mass.length, 0.0F);
   if (mass.length == 0) return sums;
-  const std::size_t layers = mass.weights.size() / mass.length;
-  for (std::size_t at = layers * 2 / 3 * mass.length; at < mass.weights.size(); at += mass.length) {
+  for (std::size_t at = 0; at < mass.weights.size(); at += mass.length) {
     for (std::size_t key = 0; key < mass.length; ++key) sums[key] += mass.weights[at + key];
   }
   return sums;

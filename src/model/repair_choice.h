@@ -43,8 +43,10 @@ RepairRules rules_of(RepairRung rung);
 std::string_view name_of(RepairRung rung);  // "moved", "heads", "attended", "more", "all"
 bool needs_mass(RepairRung rung);
 
-// Attention per key over the last third of the layers, which look for what the answer needs; earlier
-// ones look at neighbours and beginnings: [mass.length].
+// The last third of the layers look for what the answer needs; earlier ones look at neighbours and
+// beginnings.
+std::uint32_t first_looking_layer(std::uint32_t layer_count);
+// Attention per key over the layers of `mass`: [mass.length].
 std::vector<float> attention_per_key(const AttentionMass& mass);
 
 // The rows to compute again, ascending. `attention` [at least the last run's end], or empty where

@@ -13,6 +13,7 @@
 #include "model/executor.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
+#include "model/repair_choice.h"
 #include "support/engine_fixture.h"
 #include "text/tokenizer.h"
 
@@ -44,7 +45,10 @@ struct ModelBench {
       gate.emplace(slopes);
     }
     engine::EngineParts parts;
-    parts.reuse = {.splice = splice.get(), .probes = &*probes, .gate = gate ? &*gate : nullptr};
+    parts.reuse = {.splice = splice.get(),
+                   .probes = &*probes,
+                   .gate = gate ? &*gate : nullptr,
+                   .first_mass_layer = model::first_looking_layer(model->shape().layer_count)};
     parts.tokenizer = tokenizer.get();
     parts.executor = executor.get();
     parts.ledger = ledger.get();

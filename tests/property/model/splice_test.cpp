@@ -100,10 +100,11 @@ class Bench {
   // Rows of a sequence in pieces of at most `piece`; logits of all of them.
   std::vector<float> run(const DrivenSequence& sequence, const std::vector<Position>& rows,
                          std::size_t piece = 512, BatchOutput* last = nullptr,
-                         std::uint32_t mass_rows = 0) {
+                         std::uint32_t mass_rows = 0, std::uint32_t first_mass_layer = 0) {
     std::vector<float> logits;
     for (std::size_t at = 0; at < rows.size(); at += piece) {
       Batch batch;
+      batch.first_mass_layer = first_mass_layer;
       const std::size_t end = std::min(rows.size(), at + piece);
       batch.sequences.push_back({&sequence.table, static_cast<std::uint32_t>(rows[end - 1]) + 1});
       for (std::size_t i = at; i < end; ++i) {
@@ -339,6 +340,21 @@ TEST_P(SpliceProperty, TheMassIsTheWeightOfAllHeadsAndChangesNoLogit) {
     }
   }
   EXPECT_EQ(masses[0], masses[1]);
+}
+
+TEST_P(SpliceProperty, TheMassOfLaterLayersAloneIsTheSame) {
+  const Model& model = model_of(GetParam().name);
+  const std::uint32_t layers = model.shape().layer_count;
+  Bench bench(model, options_of(GetParam(), 16, 2));
+  const DrivenSequence sequence = bench.open(random_tokens(model, kLength, 14));
+  BatchOutput all, later;
+  const std::vector<float> logits = bench.run(sequence, range(0, kLength), kLength, &all, 5);
+  for (std::uint32_t first = 1; first < layers; ++first) {
+    EXPECT_EQ(bench.run(sequence, range(0, kLength), kLength, &later, 5, first), logits);
+    const std::vector<float>& whole = all.mass.at(0).weights;
+    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(first * kLength);
+    EXPECT_EQ(later.mass.at(0).weights, std::vector<float>(begin, whole.end()));
+  }
 }
 
 TEST(Splice, TheReferenceOperatorsSayThatTheyGiveNoMass) {

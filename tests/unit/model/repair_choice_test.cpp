@@ -74,9 +74,11 @@ TEST(RepairChoice, PassesJoinChosenAndFreshRowsInOrder) {
   EXPECT_TRUE(second_pass({}, fresh).empty());
 }
 
-TEST(RepairChoice, AttentionPerKeyIsTheSumOverTheLastThirdOfTheLayers) {
-  const AttentionMass six{0, 2, {1, 1, 2, 2, 4, 4, 8, 8, 16.0F, 17.0F, 32.0F, 34.0F}};
-  EXPECT_EQ(attention_per_key(six), (std::vector<float>{48.0F, 51.0F}));
+TEST(RepairChoice, AttentionPerKeyIsTheSumOverTheLayersThatLook) {
+  EXPECT_EQ(first_looking_layer(6), 4U);
+  EXPECT_EQ(first_looking_layer(1), 0U);
+  const AttentionMass two{0, 2, {16.0F, 17.0F, 32.0F, 34.0F}};
+  EXPECT_EQ(attention_per_key(two), (std::vector<float>{48.0F, 51.0F}));
   const AttentionMass one{0, 3, {1.0F, 2.0F, 3.0F}};
   EXPECT_EQ(attention_per_key(one), (std::vector<float>{1.0F, 2.0F, 3.0F}));
   EXPECT_TRUE(attention_per_key({}).empty());
