@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/str.h"
+#include "capacity/ledgers.h"
 #include "cli/perplexity.h"
 #include "cli/row_errors.h"
+#include "engine/distribution.h"
 
 namespace refrain::cli {
 
@@ -23,7 +26,8 @@ Result<std::unique_ptr<KvComparison>> KvComparison::create(Compute& compute,
                                                            std::uint32_t step_tokens) {
   std::unique_ptr<KvComparison> made(
       new KvComparison(compute, std::move(formats), max_tokens, step_tokens));
-  const std::uint32_t blocks = (max_tokens + compute.block_size - 1) / compute.block_size;
+  const std::uint32_t blocks =
+      static_cast<std::uint32_t>(capacity::blocks_for(max_tokens, compute.block_size));
   for (std::uint32_t b = 0; b < blocks; ++b) made->table_.push_back(BlockId{b});
   for (const model::KvFormat format : made->formats_) {
     Lane lane;
@@ -92,7 +96,7 @@ double KvScore::perplexity() const {
 void KvScore::add(std::span<const float> reference, std::span<const float> row) {
   ++rows;
   agreeing += likeliest(reference) == likeliest(row) ? 1 : 0;
-  kl += reference.data() == row.data() ? 0.0 : quick_divergence(reference, row);
+  kl += reference.data() == row.data() ? 0.0 : engine::divergence(reference, row);
 }
 
 void KvScore::add_target(std::span<const float> row, TokenId target) {

@@ -123,9 +123,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "hard limit of context memory; auto = a quarter of the available memory, at most 4GiB",
      kArenaUsers, "", 0, 9e15},
     {"--kv-format", "cache.kv_format", kChoice, "f16", "", "auto|f16|q8|q8/q4|q4",
-     "how keys and values are stored: in 16, 8 or 4 bits, keys/values where they differ; auto = "
-     "the "
-     "smallest that passes --kv-check",
+     "how keys and values are stored: in 16, 8 or 4 bits, keys/values where they differ; "
+     "auto = the smallest that passes --kv-check",
      kFormatUsers},
     {"--kv-check", "cache.kv_check", kChoice, "on", "", "on|off",
      "at load, compare answers over --kv-format with those over f16 and refuse it where they "

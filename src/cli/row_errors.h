@@ -17,10 +17,6 @@ struct RowErrors {
 // Index of the largest; of equal ones the first.
 std::size_t likeliest(std::span<const float> logits);
 
-// D(softmax(expected) || softmax(actual)) in nats, to about 1e-6: exponentials in FP32, for rows of
-// large vocabularies by the hundred.
-double quick_divergence(std::span<const float> expected, std::span<const float> actual);
-
 // Both [rows][width].
 RowErrors compare_rows(std::span<const float> expected, std::span<const float> actual,
                        std::size_t width);

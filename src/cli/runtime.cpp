@@ -173,7 +173,7 @@ Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Co
   if (!named) {
     console.progress("comparing KV formats", 0);
     ASSIGN_OR_RETURN(const model::KvFormat format, smallest_good_format(compute));
-    RETURN_IF_ERROR(compute.make_arena(settings, format, console));
+    if (format != first) RETURN_IF_ERROR(compute.make_arena(settings, format, console));
   } else if (*named != model::KvFormat::kF16 && settings.text("--kv-check") == "on") {
     console.progress("checking the KV format", 0);
     RETURN_IF_ERROR(require_good_format(compute, *named));

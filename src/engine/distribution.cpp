@@ -35,6 +35,23 @@ double log_sum_exp(std::span<const float> logits, float max) {
   return static_cast<double>(max) + std::log(sum);
 }
 
+// With x and y the rows and m their largest: D = E(x - y) - m_x + m_y - log S_x + log S_y, with the
+// mean E over softmax(x) and S the sums of e^(x - m).
+double divergence(std::span<const float> expected, std::span<const float> actual) {
+  const double top_x = *std::max_element(expected.begin(), expected.end());
+  const double top_y = *std::max_element(actual.begin(), actual.end());
+  double sum_x = 0, sum_y = 0, difference = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double x = expected[i], y = actual[i];
+    const double weight = std::exp(x - top_x);
+    sum_x += weight;
+    sum_y += std::exp(y - top_y);
+    difference += weight * (x - y);
+  }
+  const double nats = difference / sum_x - top_x + top_y - std::log(sum_x) + std::log(sum_y);
+  return nats < 0.0 ? 0.0 : nats;  // rounding may leave a little less; NaN stays NaN
+}
+
 std::vector<TokenLogit> best_tokens(std::span<const float> logits, std::size_t count) {
   count = std::min(count, logits.size());
   std::vector<TokenLogit> kept;

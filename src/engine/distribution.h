@@ -23,6 +23,9 @@ LogitScan scan_logits(std::span<const float> logits);
 // log(sum(exp(logits))), in double and in ascending token order: the same bits for the same row.
 double log_sum_exp(std::span<const float> logits, float max);
 
+// D(softmax(expected) || softmax(actual)) in nats, of rows of one length; NaN where either has one.
+double divergence(std::span<const float> expected, std::span<const float> actual);
+
 struct TokenLogit {
   TokenId token{};
   float logit = 0.0F;

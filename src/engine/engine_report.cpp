@@ -85,14 +85,15 @@ void Engine::Impl::count_ended_kv(ActiveRequest& request) {
 
 void Engine::Impl::publish_kv_report() {
   admitted_unreported_ = false;
-  note_kv_use();
   next_report_.blocks = ledger_.counts();
   next_report_.running = static_cast<std::uint32_t>(running_.size());
   next_report_.requests.clear();
   for (const auto& [id, request] : requests_) {
     if (!request->was_admitted()) continue;
+    const HeldKv held = held_by(*request);
+    request->note_kv(now_, held.tokens);
     next_report_.requests.push_back(request->kv_row());
-    next_report_.requests.back().kv_blocks = held_by(*request).blocks;
+    next_report_.requests.back().kv_blocks = held.blocks;
   }
   std::sort(next_report_.requests.begin(), next_report_.requests.end(),
             [](const RequestKv& a, const RequestKv& b) { return to_int(a.id) < to_int(b.id); });

@@ -310,6 +310,8 @@ TEST(AuditBook, BreaksWhereTheMeanIsAboveWhatWasAllowedAndStaysSo) {
   engine::AuditBook fine;
   for (int i = 0; i < 200; ++i) fine.add({.divergence = 0.04, .allowed = 0.05});
   EXPECT_FALSE(fine.broken());
+  fine.add({.divergence = std::nan(""), .allowed = 0.05});
+  EXPECT_TRUE(fine.broken()) << "what is no number keeps no promise";
 }
 
 TEST(AuditBook, ComparesTheFirstToken) {
