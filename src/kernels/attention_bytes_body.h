@@ -15,8 +15,9 @@
 // A side says how a line of 64 bytes becomes bytes to multiply:
 //
 //   Keys     kLineGroups groups of 4 dims in a line, key(line, i) those of the i-th, with kOffset
-//            added; kNarrow: as add_byte_products() has it
-//   Values   kLineVectors vectors of 16 columns in a line, value(line, i) those of the i-th
+//            added; add_products(sum, key, query bytes)
+//   Values   kLineVectors vectors of 16 columns in a line, value(line, i) those of the i-th;
+//            kNarrow: as add_byte_products() has it
 #pragma once
 
 #include "kernels/attention_body.h"
@@ -83,7 +84,7 @@ inline void score_byte_tiles(const ByteQueries& queries, const ByteTiles& shape,
         const IntVec q = splat_int(queries.bytes[(g + i) * kByteRows + r]);
         REFRAIN_UNROLL
         for (std::uint32_t t = 0; t < Tiles; ++t) {
-          sum[r][t] = add_byte_products<Keys::kNarrow>(sum[r][t], key[t], q);
+          sum[r][t] = Keys::add_products(sum[r][t], key[t], q);
         }
       }
     }

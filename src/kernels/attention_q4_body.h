@@ -18,12 +18,14 @@ REFRAIN_INLINE IntVec codes_of(IntVec line, std::uint32_t upper) {
 struct Q4Keys {
   static constexpr std::uint32_t kLineGroups = 2;
   static constexpr std::int32_t kOffset = 64;
-  static constexpr bool kNarrow = true;
   // kQ4Levels + kOffset.
   static constexpr std::int8_t kBytes[16] = {1,  16, 27, 35, 42, 49,  55,  61,
                                              67, 73, 79, 86, 93, 101, 112, 127};
   static REFRAIN_INLINE IntVec key(IntVec line, std::uint32_t i) {
     return look_up_bytes(kBytes, codes_of(line, i));
+  }
+  static REFRAIN_INLINE IntVec add_products(IntVec sum, IntVec key, IntVec query) {
+    return add_byte_products<true>(sum, key, query);
   }
 };
 

@@ -76,6 +76,7 @@ REFRAIN_INLINE void dot_rows(const std::uint8_t* const* weights, const std::int8
                              const std::int32_t* const* sums, std::uint32_t at,
                              std::uint32_t sum_at, IntVec (*dot)[Rows]) {
   constexpr QuantTraits kTraits = traits_of(Type);
+  ByteSum<kTraits.largest> sum[Panels][Rows];
   REFRAIN_UNROLL
   for (int r = 0; r < Rows; ++r) {
     std::int32_t start = 0;
@@ -85,7 +86,7 @@ REFRAIN_INLINE void dot_rows(const std::uint8_t* const* weights, const std::int8
       start *= -kTraits.offset;
     }
     REFRAIN_UNROLL
-    for (int p = 0; p < Panels; ++p) dot[p][r] = splat_int(start);
+    for (int p = 0; p < Panels; ++p) sum[p][r].begin(start);
   }
   REFRAIN_UNROLL
   for (int q = 0; q < Quads; ++q) {
@@ -98,10 +99,13 @@ REFRAIN_INLINE void dot_rows(const std::uint8_t* const* weights, const std::int8
       __builtin_memcpy(&four, values[r] + at + 4 * q, 4);
       const IntVec x = splat_int(four);
       REFRAIN_UNROLL
-      for (int p = 0; p < Panels; ++p) {
-        dot[p][r] = add_byte_products<!kTraits.full_byte>(dot[p][r], w[p], x);
-      }
+      for (int p = 0; p < Panels; ++p) sum[p][r].add(q, w[p], x);
     }
+  }
+  REFRAIN_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    REFRAIN_UNROLL
+    for (int p = 0; p < Panels; ++p) dot[p][r] = sum[p][r].total();
   }
 }
 
@@ -168,7 +172,7 @@ REFRAIN_INLINE void add_excesses(const RowOfChunk& row, const PanelOfChunk* s, V
     REFRAIN_UNROLL
     for (int p = 0; p < Panels; ++p) {
       const IntVec w = load_int(s[p].weights + 64 * quad);
-      const Vec dot = to_float(add_byte_products<!kTraits.full_byte>(start, w, x));
+      const Vec dot = to_float(add_byte_products<!kTraits.full_byte()>(start, w, x));
       const Vec scale = load(s[p].scales + kPanelRows * (quad / kQuadsOfScale));
       total[p][r] = multiply_add(dot * step, scale, total[p][r]);
     }

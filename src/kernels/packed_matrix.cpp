@@ -127,7 +127,7 @@ void write_groups(const QuantTraits& t, const SourceBlock& block, std::uint32_t 
     for (std::uint32_t k = 0; k < kGroup; ++k) {
       const std::uint32_t quad = k / 4, byte = 4 * i + k % 4;
       const std::uint8_t w = weights[k];
-      if (t.full_byte) {
+      if (t.full_byte()) {
         to[64 * quad + byte] = w;
         continue;
       }

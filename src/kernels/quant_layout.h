@@ -32,7 +32,9 @@ struct QuantTraits {
   std::int32_t offset = 0;        // taken from each integer weight
   bool has_minimum = false;
   bool halves = false;     // one scale per 16 weights
-  bool full_byte = false;  // integers use all 8 bits
+  std::int32_t largest = 15;  // integer weight, before the offset is taken
+
+  constexpr bool full_byte() const { return largest > 127; }
 };
 
 constexpr QuantTraits traits_of(WeightType type) {
@@ -42,21 +44,21 @@ constexpr QuantTraits traits_of(WeightType type) {
     case WeightType::kBF16:
       break;
     case WeightType::kQ4_0:
-      return {32, 256, 32, 8, false, false, false};
+      return {32, 256, 32, 8, false, false, 15};
     case WeightType::kQ4_1:
-      return {32, 256, 64, 0, true, false, false};
+      return {32, 256, 64, 0, true, false, 15};
     case WeightType::kQ5_0:
-      return {32, 320, 32, 16, false, false, false};
+      return {32, 320, 32, 16, false, false, 31};
     case WeightType::kQ5_1:
-      return {32, 320, 64, 0, true, false, false};
+      return {32, 320, 64, 0, true, false, 31};
     case WeightType::kQ8_0:
-      return {32, 512, 32, 128, false, false, true};
+      return {32, 512, 32, 128, false, false, 255};
     case WeightType::kQ4_K:
-      return {256, 256, 256, 0, true, false, false};
+      return {256, 256, 256, 0, true, false, 15};
     case WeightType::kQ5_K:
-      return {256, 320, 256, 0, true, false, false};
+      return {256, 320, 256, 0, true, false, 31};
     case WeightType::kQ6_K:
-      return {256, 384, 288, 32, false, true, false};
+      return {256, 384, 288, 32, false, true, 63};
   }
   return {};
 }

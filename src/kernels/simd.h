@@ -406,6 +406,63 @@ REFRAIN_INLINE IntVec add_byte_products(IntVec sum, IntVec a, IntVec b) {
 #endif
 }
 
+// The same with signed bytes in `a` of at most 128 and in `b` of at most 127; what `a` asks for alone
+// is shared where it meets several `b`. AVX2 only: there it takes fewer steps than an offset.
+#if defined(REFRAIN_SIMD_AVX2)
+REFRAIN_INLINE IntVec add_signed_byte_products(IntVec sum, IntVec a, IntVec b) {
+  return each_int_part([&](int i) {
+    const __m256i x = (__m256i)a.p[i];
+    const __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)b.p[i], x));
+    return sum.p[i] + (IntPart)_mm256_madd_epi16(two, _mm256_set1_epi16(1));
+  });
+}
+#endif
+
+// `start` + products of bytes, vector by vector, as add_byte_products() has them; `a` holds bytes up
+// to MaxByte. On AVX2 small ones are added up in 16 bits, as many as fit, and widened together:
+// exact as well, and a third of the steps less for bytes of 4 bits.
+template <int MaxByte>
+class ByteSum {
+ public:
+  REFRAIN_INLINE void begin(std::int32_t start) { sum_ = splat_int(start); }
+
+  // `i`: 0, 1, ... in order, known where this is compiled.
+  REFRAIN_INLINE void add([[maybe_unused]] int i, IntVec a, IntVec b) {
+#if defined(REFRAIN_SIMD_AVX2)
+    if constexpr (kTogether > 1) {
+      if (i % kTogether == 0 && i > 0) sum_ = total();
+      const bool first = i % kTogether == 0;
+      REFRAIN_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        const __m256i two = _mm256_maddubs_epi16((__m256i)a.p[part], (__m256i)b.p[part]);
+        pairs_[part] = first ? two : _mm256_add_epi16(pairs_[part], two);
+      }
+      return;
+    }
+#endif
+    sum_ = add_byte_products<(MaxByte < 128)>(sum_, a, b);
+  }
+
+  // After one add() at least.
+  REFRAIN_INLINE IntVec total() const {
+#if defined(REFRAIN_SIMD_AVX2)
+    if constexpr (kTogether > 1) {
+      return each_int_part([&](int i) {
+        return sum_.p[i] + (IntPart)_mm256_madd_epi16(pairs_[i], _mm256_set1_epi16(1));
+      });
+    }
+#endif
+    return sum_;
+  }
+
+ private:
+  IntVec sum_;
+#if defined(REFRAIN_SIMD_AVX2)
+  static constexpr int kTogether = 32767 / (2 * MaxByte * 128);
+  __m256i pairs_[kParts];
+#endif
+};
+
 // float16 -> float, exact.
 REFRAIN_INLINE Vec load_half(const std::uint16_t* from) {
 #if defined(REFRAIN_SIMD_AVX512)
