@@ -21,7 +21,7 @@ std::string rounded(double value, int digits) {
 }
 
 void say_result(const Calibration& calibration, const std::string& path, Console& console) {
-  const model::ReuseGate gate(calibration.slopes);
+  const model::ReuseGate gate = calibration.gate();
   for (const model::ContextChange change : model::kContextChanges) {
     if (!gate.measures(change))
       console.warn(str_cat("none of the cases has ", model::name_of(change),
@@ -37,6 +37,9 @@ void say_result(const Calibration& calibration, const std::string& path, Console
   const HeldBack& held = calibration.held_back;
   console.out(str_cat("held back: ", held.cases, " cases, mean KL ", rounded(held.kl_mean, 4),
                       " nats where ", rounded(held.estimate_mean, 4), " were estimated\n"));
+  console.out(str_cat("likeliest token another one: ", rounded(100.0 * held.changed, 1),
+                      " % of their rows where ", rounded(100.0 * held.changed_estimate, 1),
+                      " % were estimated\n"));
   console.out(str_cat("written to ", path, "\n"));
 }
 

@@ -17,12 +17,13 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::string_view kFormat = "refrain-calibration/1";
+constexpr std::string_view kFormat = "refrain-calibration/2";
 
 struct Pair {
   model::ContextChange change{};
   double exposure = 0;
   double kl = 0;  // mean over the rows of one case
+  const RowErrors* rows = nullptr;
 };
 
 std::vector<Pair> pairs_of(std::span<const ReuseResult* const> cases, model::RepairRung wanted) {
@@ -32,8 +33,8 @@ std::vector<Pair> pairs_of(std::span<const ReuseResult* const> cases, model::Rep
       if (rung.rung != wanted || !rung.exposure) continue;
       double sum = 0.0;
       for (const double kl : rung.errors.kl) sum += kl;
-      pairs.push_back(
-          {one->change, *rung.exposure, sum / static_cast<double>(rung.errors.kl.size())});
+      pairs.push_back({one->change, *rung.exposure,
+                       sum / static_cast<double>(rung.errors.kl.size()), &rung.errors});
     }
   }
   return pairs;
@@ -52,10 +53,27 @@ std::optional<double> fit(const std::vector<Pair>& pairs, model::ContextChange c
   return kl / exposure;
 }
 
-HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResult* const> cases) {
+// Over all rungs alike, and of rows whose two best tokens are near each other: clear ones are
+// further off without any harm.
+double fit_margin_variance(std::span<const ReuseResult* const> cases) {
+  constexpr double kNear = 1.0;  // logits
+  double squares = 0.0, kl = 0.0;
+  for (const model::RepairRung rung : model::kRepairRungs) {
+    for (const Pair& pair : pairs_of(cases, rung)) {
+      for (std::size_t row = 0; row < pair.rows->margin.size(); ++row) {
+        if (pair.rows->margin[row] >= kNear) continue;
+        squares += pair.rows->margin_shift[row] * pair.rows->margin_shift[row];
+        kl += pair.kl;
+      }
+    }
+  }
+  return kl > 0.0 && std::isfinite(squares / kl) ? squares / kl : 0.0;
+}
+
+HeldBack check(const model::ReuseGate& gate, std::span<const ReuseResult* const> cases) {
   HeldBack held{.cases = static_cast<std::uint32_t>(cases.size())};
-  const model::ReuseGate gate(slopes);
   std::size_t count = 0;
+  double rows = 0.0;
   for (const model::RepairRung rung : model::kRepairRungs) {
     for (const Pair& pair : pairs_of(cases, rung)) {
       const std::optional<double> estimate = gate.estimate(pair.change, rung, pair.exposure);
@@ -64,12 +82,18 @@ HeldBack check(const model::ReuseGate::Slopes& slopes, std::span<const ReuseResu
       held.kl_mean += pair.kl;
       held.estimate_mean += *estimate;
       if (pair.kl <= *estimate) held.kept += 1.0;
+      rows += static_cast<double>(pair.rows->kl.size());
+      held.changed += static_cast<double>(pair.rows->kl.size() - pair.rows->agreeing);
+      for (const double margin : pair.rows->margin)
+        held.changed_estimate += gate.changed_token(margin, *estimate);
     }
   }
   const auto all = static_cast<double>(std::max<std::size_t>(count, 1));
   held.kl_mean /= all;
   held.estimate_mean /= all;
   held.kept /= all;
+  held.changed /= std::max(rows, 1.0);
+  held.changed_estimate /= std::max(rows, 1.0);
   return held;
 }
 
@@ -87,12 +111,15 @@ Json to_json(const CalibrationSubject& subject, const Calibration& calibration) 
           {"model", subject.model},
           {"numerics", subject.numerics},
           {"nats_per_exposure", std::move(slopes)},
+          {"margin_variance_per_nat", calibration.margin_variance},
           {"fitted_cases", calibration.fitted_cases},
           {"held_back",
            {{"cases", held.cases},
             {"kl_mean", held.kl_mean},
             {"estimate_mean", held.estimate_mean},
-            {"kept", held.kept}}}};
+            {"kept", held.kept},
+            {"changed_tokens", held.changed},
+            {"changed_tokens_estimate", held.changed_estimate}}}};
 }
 
 Error not_one(const std::string& path, std::string_view what) {
@@ -137,6 +164,9 @@ Result<Calibration> from_json(const std::string& path, const Json& json) {
       model::ReuseGate::slope_of(calibration.slopes, change, rung) = value->get<double>();
     }
   }
+  RETURN_IF_ERROR(read_figure(path, json, "margin_variance_per_nat", calibration.margin_variance));
+  if (calibration.margin_variance < 0.0)
+    return not_one(path, "`margin_variance_per_nat` is no positive number");
   RETURN_IF_ERROR(read_count(path, json, "fitted_cases", calibration.fitted_cases));
   const auto held = json.find("held_back");
   if (held == json.end() || !held->is_object()) return not_one(path, "`held_back` is missing");
@@ -144,6 +174,9 @@ Result<Calibration> from_json(const std::string& path, const Json& json) {
   RETURN_IF_ERROR(read_figure(path, *held, "kl_mean", calibration.held_back.kl_mean));
   RETURN_IF_ERROR(read_figure(path, *held, "estimate_mean", calibration.held_back.estimate_mean));
   RETURN_IF_ERROR(read_figure(path, *held, "kept", calibration.held_back.kept));
+  RETURN_IF_ERROR(read_figure(path, *held, "changed_tokens", calibration.held_back.changed));
+  RETURN_IF_ERROR(
+      read_figure(path, *held, "changed_tokens_estimate", calibration.held_back.changed_estimate));
   return calibration;
 }
 
@@ -173,12 +206,13 @@ Result<Calibration> calibrate(std::span<const ReuseResult> results) {
           fit(pairs_of(fitted, rung), change);
     }
   }
-  const model::ReuseGate gate(calibration.slopes);
+  calibration.margin_variance = fit_margin_variance(fitted);
+  const model::ReuseGate gate = calibration.gate();
   if (std::ranges::none_of(model::kContextChanges,
                            [&](model::ContextChange change) { return gate.measures(change); }))
     return Error{Code::kInternal, "no case gave an exposure and an error that are numbers",
                  "the model file may be damaged"};
-  calibration.held_back = check(calibration.slopes, held);
+  calibration.held_back = check(gate, held);
   return calibration;
 }
 

@@ -2,9 +2,9 @@
 // `refrain calibrate` and kept in a small JSON file beside the name of what it was measured on. The
 // server reads it at start; without one, approximate reuse is refused. Main thread.
 //
-//   {"format": "refrain-calibration/1", "subject": "8f3a...", "model": "...", "numerics": "...",
+//   {"format": "refrain-calibration/2", "subject": "8f3a...", "model": "...", "numerics": "...",
 //    "nats_per_exposure": {"edited": {"moved": 0.14, ...}, "recombined": {...}},
-//    "fitted_cases": 16, "held_back": {"cases": 8, "kl_mean": 0.031, "estimate_mean": 0.036, ...}}
+//    "margin_variance_per_nat": 4.1, "fitted_cases": 16, "held_back": {"cases": 8, "kl_mean": 0.031, "estimate_mean": 0.036, ...}}
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,18 @@ struct HeldBack {
   double kl_mean = 0;        // nats
   double estimate_mean = 0;  // nats
   double kept = 0;           // share of estimates that the error stays below
+  // Rows whose likeliest token is another one than in a cold run, as a share, and as estimated.
+  double changed = 0;
+  double changed_estimate = 0;
 };
 
 struct Calibration {
   model::ReuseGate::Slopes slopes;
+  double margin_variance = 0;  // squared logits per nat
   std::uint32_t fitted_cases = 0;
   HeldBack held_back;
+
+  model::ReuseGate gate() const { return model::ReuseGate(slopes, margin_variance); }
 };
 
 // What it was measured on.

@@ -18,6 +18,7 @@ ReuseOptions options_of(const Settings& settings, const std::optional<model::Reu
   ReuseOptions options = reuse_options(settings);
   options.gate = gate ? &*gate : nullptr;
   options.max_divergence = settings.real("--max-divergence");
+  options.max_changed_first_tokens = settings.real("--max-changed-first-tokens");
   if (settings.text("--mode") == "splice") {
     options.rungs = {model::RepairRung::kMoved};
   } else {
@@ -48,7 +49,7 @@ Result<std::optional<model::ReuseGate>> gate_of(const Settings& settings, const 
   if (settings.text("--mode") == "splice") return std::optional<model::ReuseGate>{};
   ASSIGN_OR_RETURN(const std::optional<Calibration> found, find_calibration(settings, compute));
   if (!found) return std::optional<model::ReuseGate>{};
-  return std::optional<model::ReuseGate>(found->slopes);
+  return std::optional<model::ReuseGate>(found->gate());
 }
 
 // True if what must be exact is.

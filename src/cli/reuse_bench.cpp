@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/str.h"
+#include "engine/distribution.h"
 
 namespace refrain::cli {
 namespace {
@@ -223,14 +224,25 @@ Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
   return repaired;
 }
 
-Result<void> ReuseBench::compare(Lane& lane, std::vector<float> last, const Cold& cold,
+Result<void> ReuseBench::compare(Lane& lane, std::vector<float> rows, const Cold& cold,
                                  const Wanted& wanted, RungResult& result) {
-  ASSIGN_OR_RETURN(std::vector<float> got, answer_rows(lane, std::move(last), cold.answer));
-  result.errors = compare_rows(cold.rows, got, compute_.loaded.model->shape().vocabulary_size);
+  result.errors = compare_rows(cold.rows, rows, compute_.loaded.model->shape().vocabulary_size);
   if (wanted.answers) {
-    ASSIGN_OR_RETURN(result.answer, own_answer(lane, std::move(got), cold.answer, wanted.rows));
+    ASSIGN_OR_RETURN(result.answer, own_answer(lane, std::move(rows), cold.answer, wanted.rows));
   }
   return {};
+}
+
+std::optional<std::uint32_t> ReuseBench::first_tie(std::span<const float> rows,
+                                                   double estimate) const {
+  const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
+  const std::size_t count = std::min<std::size_t>(rows.size() / width, model::kEstimatedTokens);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double margin = engine::lead_of(rows.subspan(i * width, width)).margin();
+    if (options_.gate->is_near_tie(margin, estimate, options_.max_changed_first_tokens))
+      return static_cast<std::uint32_t>(i);
+  }
+  return std::nullopt;
 }
 
 Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& asked,
@@ -249,10 +261,13 @@ Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& ask
     last = std::move(repaired.last);
   }
   result.ttft = clock_.now() - started;
-  RETURN_IF_ERROR(compare(lane, std::move(last), cold, wanted, result));
+  ASSIGN_OR_RETURN(std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
+  RETURN_IF_ERROR(compare(lane, std::move(rows), cold, wanted, result));
   return result;
 }
 
+// An answer that goes on exactly from a near tie on has the cold run's rows there: what came before
+// are its tokens.
 Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
                                         const Wanted& wanted) {
   GateResult result{.estimate = {}, .chosen = {.errors = {}, .exposure = {}}};
@@ -265,10 +280,16 @@ Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
     result.chosen.move = move_runs(lane);
     ASSIGN_OR_RETURN(Repaired repaired,
                      repair(lane, asked.turn,
-                            {.gate = options_.gate, .max_divergence = options_.max_divergence}));
+                            {.gate = options_.gate,
+                             .max_divergence = options_.max_divergence}));
     const engine::PromptRepair& repair = repaired.repair;
-    result.refused = all = repair.state() == engine::PromptRepair::State::kRefused;
     result.estimate = repair.estimate();
+    all = repair.state() == engine::PromptRepair::State::kRefused;
+    if (!all && first_tie(repaired.last, *result.estimate)) {
+      result.tie = 0;
+      all = true;
+    }
+    result.refused = all;
     result.chosen.rung = all ? model::RepairRung::kAll : repair.rung();
     result.chosen.repaired_rows = repair.repaired_rows();
     begin = repair.first_row();
@@ -276,7 +297,15 @@ Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
   }
   if (all) RETURN_IF_ERROR(lanes_->run_from(lane, begin, last_row(lane), last));
   result.chosen.ttft = clock_.now() - started;
-  RETURN_IF_ERROR(compare(lane, std::move(last), cold, wanted, result.chosen));
+  ASSIGN_OR_RETURN(std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
+  if (!all) {
+    result.tie = first_tie(rows, *result.estimate);
+    const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
+    const std::size_t from = result.tie ? width * *result.tie : rows.size();
+    std::copy(cold.rows.begin() + static_cast<std::ptrdiff_t>(from), cold.rows.end(),
+              rows.begin() + static_cast<std::ptrdiff_t>(from));
+  }
+  RETURN_IF_ERROR(compare(lane, std::move(rows), cold, wanted, result.chosen));
   return result;
 }
 

@@ -37,7 +37,8 @@ struct ReuseOptions {
   std::vector<model::RepairRung> rungs;
   bool checks = true;                      // cold again, and dropped
   const model::ReuseGate* gate = nullptr;  // null: not measured
-  double max_divergence = 0.05;            // for the gate
+  double max_divergence = 0.05;            // for the gate, as the next
+  double max_changed_first_tokens = 0.2;
 };
 
 struct RungResult {
@@ -51,8 +52,10 @@ struct RungResult {
 };
 
 struct GateResult {
-  bool refused = false;
+  bool refused = false;            // before its first token
   std::optional<double> estimate;  // nats
+  // Token of the answer before which all was computed after all, for it was nearly another one.
+  std::optional<std::uint32_t> tie = {};
   RungResult chosen;               // refused: computed, all of it
 };
 
@@ -120,9 +123,11 @@ class ReuseBench {
   Result<std::string> answer_before(const Messages& before, std::uint32_t rows);
   std::string text_of(const TokenList& answer) const;
   Result<void> describe(const ReuseCase& one, const Cold& cold, ReuseResult& result);
-  // Errors and answer behind a prompt whose rows are computed.
-  Result<void> compare(Lane& lane, std::vector<float> last, const Cold& cold, const Wanted& wanted,
+  // Errors and answer behind a prompt whose rows are computed; `rows` those of the cold answer.
+  Result<void> compare(Lane& lane, std::vector<float> rows, const Cold& cold, const Wanted& wanted,
                        RungResult& result);
+  // The first of the answer's rows that the gate takes for a near tie.
+  std::optional<std::uint32_t> first_tie(std::span<const float> rows, double estimate) const;
   // Rows of the answer behind a prompt whose rows are computed; `last` are its last logits.
   Result<std::vector<float>> answer_rows(Lane& lane, std::vector<float> last,
                                          const TokenList& answer);

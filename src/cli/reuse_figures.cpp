@@ -104,6 +104,8 @@ std::optional<GateFigures> gate_figures(const std::vector<const ReuseResult*>& c
     const RungResult& chosen = one->gate->chosen;
     figures.shares[static_cast<std::size_t>(chosen.rung)] +=
         1.0 / static_cast<double>(cases.size());
+    if (!one->gate->refused && one->gate->tie)
+      figures.later += 1.0 / static_cast<double>(cases.size());
     errors.push_back(&chosen.errors);
     ratio.push_back(static_cast<double>(chosen.ttft) / static_cast<double>(one->cold_ttft));
     if (one->gate->refused) {

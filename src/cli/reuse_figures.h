@@ -41,7 +41,8 @@ struct RungFigures {
 // What the gate made of the cases; refused ones were computed, and count with that.
 struct GateFigures {
   std::array<double, std::size(model::kRepairRungs)> shares{};  // of the cases; kAll: refused
-  ErrorFigures errors;                                          // of all cases
+  double later = 0;     // share of the cases that were computed after their first token
+  ErrorFigures errors;  // of all cases
   double kl_reused = 0;                 // nats, mean over the cases that were not refused
   double estimate_reused = 0;           // nats, what was expected of them
   double ratio = 0;                     // median of TTFT / cold

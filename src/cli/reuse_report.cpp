@@ -78,6 +78,7 @@ nlohmann::ordered_json case_json(const ReuseResult& one) {
                     {"refused", one.gate->refused},
                     {"kl_mean", mean(one.gate->chosen.errors.kl)}};
     if (one.gate->estimate) json["gate"]["estimate"] = *one.gate->estimate;
+    if (one.gate->tie) json["gate"]["tie"] = *one.gate->tie;
     if (!one.gate->chosen.answer.empty()) json["gate"]["answer"] = one.gate->chosen.answer;
   }
   return json;
@@ -91,7 +92,8 @@ nlohmann::ordered_json gate_json(const GateFigures& gate) {
   }
   nlohmann::ordered_json json = {{"shares", std::move(shares)}};
   json.update(error_json(gate.errors));
-  json.update({{"estimate_of_reused", gate.estimate_reused},
+  json.update({{"computed_later", gate.later},
+               {"estimate_of_reused", gate.estimate_reused},
                {"kl_of_reused", gate.kl_reused},
                {"ttft_of_cold", gate.ratio}});
   add_answers(gate, json);
@@ -142,6 +144,7 @@ std::string gate_text(const GateFigures& gate) {
                  100.0 * gate.shares[static_cast<std::size_t>(rung)],
                  rung == model::RepairRung::kAll ? "" : ",");
   }
+  text += line(", and %.0f %% were computed during their answer", 100.0 * gate.later);
   text += line("; where it reused, KL %.5f, expected %.5f", gate.kl_reused, gate.estimate_reused);
   if (gate.refusal_ratio) text += line("; a refusal took %.3f of cold", *gate.refusal_ratio);
   return text + "\n";

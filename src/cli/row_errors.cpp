@@ -7,6 +7,13 @@
 #include "engine/distribution.h"
 
 namespace refrain::cli {
+namespace {
+
+std::size_t index_of(const engine::TokenLogit& token) {
+  return static_cast<std::size_t>(to_int(token.token));
+}
+
+}  // namespace
 
 std::size_t likeliest(std::span<const float> logits) {
   return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -21,6 +28,10 @@ RowErrors compare_rows(std::span<const float> expected, std::span<const float> a
     const bool same = std::equal(wanted.begin(), wanted.end(), got.begin());
     errors.same_bits = errors.same_bits && same;
     errors.kl.push_back(same ? 0.0 : engine::divergence(wanted, got));
+    const engine::Lead lead = engine::lead_of(got);
+    const double expected_margin = double{wanted[index_of(lead.first)]} - wanted[index_of(lead.second)];
+    errors.margin.push_back(lead.margin());
+    errors.margin_shift.push_back(lead.margin() - expected_margin);
     if (likeliest(wanted) != likeliest(got)) continue;
     ++errors.agreeing;
     if (errors.agreeing == errors.kl.size()) errors.common_prefix = errors.agreeing;

@@ -12,6 +12,10 @@ struct RowErrors {
   std::size_t agreeing = 0;       // rows with the same likeliest token
   std::size_t common_prefix = 0;  // rows before the first that does not agree
   bool same_bits = true;          // all values are equal
+  // Of each row, in logits: by how much the likeliest token leads the next, and how much more that
+  // is than what these two have between them in the expected row.
+  std::vector<double> margin = {};
+  std::vector<double> margin_shift = {};
 };
 
 // Index of the largest; of equal ones the first.

@@ -108,7 +108,8 @@ engine::SamplingParams default_sampling(const Settings& settings) {
 
 engine::ReuseWish default_reuse(const Settings& settings) {
   return {.mode = serve::reuse_mode(settings.text("--reuse")).value(),
-          .max_divergence = settings.real("--max-divergence")};
+          .max_divergence = settings.real("--max-divergence"),
+          .max_changed_first_tokens = settings.real("--max-changed-first-tokens")};
 }
 
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
@@ -214,7 +215,7 @@ Result<void> EngineHost::prepare_reuse(const Settings& settings) {
   ASSIGN_OR_RETURN(const std::optional<Calibration> found, find_calibration(settings, compute));
   if (!found) return {};
   calibration = std::make_shared<const Calibration>(*found);
-  gate.emplace(calibration->slopes);
+  gate.emplace(calibration->gate());
   return {};
 }
 

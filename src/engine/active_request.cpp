@@ -59,6 +59,14 @@ void ActiveRequest::note_repair(const PromptRepair& repair) {
   if (repair.estimate()) usage_.divergence_estimate = repair.estimate();
 }
 
+void ActiveRequest::note_begun_again(std::uint32_t cached_tokens, bool answering) {
+  usage_.cached_tokens = std::min(cached_tokens, usage_.prompt_tokens);
+  usage_.moved_tokens = usage_.repaired_tokens = 0;
+  usage_.computed_tokens = answering ? usage_.prompt_tokens - usage_.cached_tokens : 0;
+  usage_.divergence_estimate.reset();
+  usage_.refusal = ReuseRefusal::kNearTie;
+}
+
 void ActiveRequest::note_first_step(Tick now) {
   if (first_step_at_ == kNever) first_step_at_ = now;
 }

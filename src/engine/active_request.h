@@ -47,6 +47,9 @@ class ActiveRequest {
     usage_.divergence_estimate = divergence;
   }
   void note_repair(const PromptRepair& repair);
+  // A near tie: all of its prompt but `cached_tokens` is computed, exactly. Before the answer rows
+  // are counted as they come; then they are known.
+  void note_begun_again(std::uint32_t cached_tokens, bool answering);
   void note_first_step(Tick now);
   void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }
   void note_prompt_done(Tick now);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "base/check.h"
 
 namespace refrain::engine {
 
@@ -83,6 +86,13 @@ TokenLogit best_token(std::span<const float> logits) {
   for (std::size_t i = 0; i < logits.size(); ++i)
     if (logits[i] > best.logit) best = TokenLogit{static_cast<TokenId>(i), logits[i]};
   return best;
+}
+
+Lead lead_of(std::span<const float> logits) {
+  CHECK(logits.size() >= 2, "one token is ahead of nothing");
+  std::vector<TokenLogit> two = best_tokens(logits, 2);
+  if (ranks_before(two[1], two[0])) std::swap(two[0], two[1]);
+  return {two[0], two[1]};
 }
 
 }  // namespace refrain::engine

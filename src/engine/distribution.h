@@ -43,4 +43,12 @@ std::vector<TokenLogit> best_tokens(std::span<const float> logits, std::size_t c
 // The best token, or nullopt-like token -1 if every logit is -infinity.
 TokenLogit best_token(std::span<const float> logits);
 
+// The two best tokens of a row of at least two.
+struct Lead {
+  TokenLogit first;
+  TokenLogit second;
+  double margin() const { return double{first.logit} - double{second.logit}; }
+};
+Lead lead_of(std::span<const float> logits);
+
 }  // namespace refrain::engine

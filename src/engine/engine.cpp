@@ -172,7 +172,7 @@ bool Engine::Impl::schedule_rows() {
     const Sequence& sequence = *entry.sequence;
     runnables.push_back(Runnable{
         .pending_rows = sequence.pending(),
-        .decoding = sequence.decoding(),
+        .decoding = sequence.decoding() && sequence.pending() == 1,
         .scores_prompt = entry.request->request().prompt_logprobs && sequence.choice() == 0,
         .age_order = entry.age_order,
         .last_turn = sequence.last_turn});

@@ -102,9 +102,12 @@ void Engine::Impl::note_admission(ActiveRequest& request, Sequence& sequence,
   const std::uint32_t exact = std::min(admission.cached_tokens, plan.exact_tokens);
   const std::uint32_t approximate = admission.cached_tokens - exact;
   sequence.is_approximate = approximate > 0;
+  if (approximate > 0) sequence.expected_divergence = double{plan.divergence};
   running_.push_back(Running{&request, &sequence, next_age_++});
   admitted_unreported_ = true;
-  if (sequence.choice() == 0) {
+  if (sequence.begun_again()) {
+    if (sequence.choice() == 0) request.note_begun_again(exact, sequence.decoding());
+  } else if (sequence.choice() == 0) {
     request.note_admitted(now_, exact, plan.reason);
     if (approximate > 0) request.note_approximate(approximate, double{plan.divergence});
     inbox_.left_waiting(request.request().tenant);

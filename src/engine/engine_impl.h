@@ -92,6 +92,9 @@ class Engine::Impl {
   void begin_repair(Sequence& sequence);
   Result<void> take_repair(const ScheduledSequence& entry);
   void refuse_repair(ActiveRequest& request, Sequence& sequence);
+  bool is_near_tie(const ActiveRequest& request, Sequence& sequence,
+                   std::span<const float> logits) const;
+  Result<void> compute_exactly(ActiveRequest& request, Sequence& sequence);
   void keep_for_idle(const ActiveRequest& request, Sequence& sequence,
                      std::span<const float> logits) const;
   const model::AttentionMass* mass_of(const ScheduledSequence& entry) const;

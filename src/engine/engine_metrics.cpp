@@ -51,6 +51,8 @@ std::string_view refusal_label(ReuseRefusal refusal) {
       return "uncalibrated";
     case ReuseRefusal::kDivergence:
       return "divergence";
+    case ReuseRefusal::kNearTie:
+      return "near_tie";
     case ReuseRefusal::kNoRoom:
       return "no_room";
     case ReuseRefusal::kUnsupported:

@@ -54,7 +54,7 @@ void Engine::Impl::note_step_reads() {
   bool only_decodes = true;
   for (const ScheduledSequence& entry : scheduled_) {
     bytes += parts_.read_cost.kv_bytes(ledger_.length(entry.sequence->id()));
-    only_decodes = only_decodes && entry.sequence->decoding();
+    only_decodes = only_decodes && entry.sequence->decoding() && entry.row_count == 1;
   }
   step_read_bytes_ = static_cast<double>(bytes);
   decode_rows_ = only_decodes ? static_cast<std::uint32_t>(scheduled_.size()) : 0;

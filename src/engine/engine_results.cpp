@@ -34,6 +34,7 @@ Result<void> Engine::Impl::take_result(const ScheduledSequence& entry) {
     return {};
   }
   const std::span<float> logits = logits_row(entry.first_logits + entry.logit_count - 1);
+  if (is_near_tie(request, sequence, logits)) return compute_exactly(request, sequence);
   keep_for_idle(request, sequence, logits);
   ASSIGN_OR_RETURN(const Sample sample, sequence.sample(logits));
   commit_rows(entry);

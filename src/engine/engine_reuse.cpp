@@ -43,6 +43,7 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   const GenerateRequest& asked = request.request();
   const kv::CacheSpace space = space_of(asked);
   if (!request.matches_cache(sequence)) return {plan_without_cache(space, asked.prompt)};
+  if (sequence.begun_again()) return {ledger_.plan(space, sequence.tokens())};
   if (asked.reuse.mode == ReuseMode::kExact) return {ledger_.plan(space, asked.prompt)};
   Planned planned{ledger_.plan(
       space, asked.prompt,
@@ -110,9 +111,13 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
     refuse_repair(request, sequence);
     return {};
   }
+  sequence.is_approximate = true;
+  sequence.expected_divergence = repair.estimate();
   std::optional<Sample> sample;
   if (entry.samples) {
-    sequence.is_approximate = true;
+    if (is_near_tie(request, sequence,
+                    logits_row(entry.first_logits + entry.logit_count - 1)))
+      return compute_exactly(request, sequence);
     keep_for_idle(request, sequence, logits_row(entry.first_logits + entry.logit_count - 1));
     ASSIGN_OR_RETURN(sample,
                      sequence.sample(logits_row(entry.first_logits + entry.logit_count - 1)));
@@ -125,6 +130,44 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   prompt_rows_done(request, sequence);
   if (!sample) return {};
   return take_token(request, sequence, *sample);
+}
+
+// Whether a cold run may well choose another next token; among the tokens that the gate's estimate
+// speaks of, and of those that are always the likeliest. `logits` are not sampled from yet.
+bool Engine::Impl::is_near_tie(const ActiveRequest& request, Sequence& sequence,
+                               std::span<const float> logits) const {
+  const ReuseWish& wish = request.request().reuse;
+  if (!sequence.is_approximate || !sequence.greedy() || wish.mode != ReuseMode::kRepair ||
+      !sequence.expected_divergence || parts_.reuse.gate == nullptr ||
+      sequence.generated_tokens() >= model::kEstimatedTokens)
+    return false;
+  std::vector<float> shaped(logits.begin(), logits.end());
+  return parts_.reuse.gate->is_near_tie(sequence.margin(shaped), *sequence.expected_divergence,
+                                        wish.max_changed_first_tokens);
+}
+
+// From here on an exact sequence: its blocks go back to the cache, and what is not exactly there is
+// computed, the tokens of its answer as well. What it has sent stays.
+Result<void> Engine::Impl::compute_exactly(ActiveRequest& request, Sequence& sequence) {
+  if (request.publishes()) ledger_.rollback(sequence.id());
+  ledger_.release(sequence.id(), now_);
+  std::erase_if(running_, [&](const Running& entry) { return entry.sequence == &sequence; });
+  sequence.begin_again();
+  switch (try_admit(sequence)) {
+    case WaitingQueue::Verdict::kAdmitted:
+      return {};
+    case WaitingQueue::Verdict::kEnded: {
+      Error error = std::move(refusals_.back().error);
+      refusals_.pop_back();
+      return error;
+    }
+    case WaitingQueue::Verdict::kNotNow:
+    case WaitingQueue::Verdict::kFull:
+      break;
+  }
+  queue_.push_front(request.request().tenant, sequence);
+  admit_again_ = true;
+  return {};
 }
 
 // The first logits of an approximate prompt, before they are sampled from, which overwrites them.

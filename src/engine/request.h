@@ -32,6 +32,9 @@ enum class ReuseMode {
 struct ReuseWish {
   ReuseMode mode = ReuseMode::kExact;
   double max_divergence = 0.05;  // mean KL in nats against a cold run, of the first answer tokens
+  // Of greedy answers: how likely each of the first tokens may be another one than that of a cold
+  // run before the rest is computed exactly (where little is expected to be off: reuse_gate.h).
+  double max_changed_first_tokens = 0.2;
 };
 
 // Why text that was found at another place was computed all the same.
@@ -39,6 +42,7 @@ enum class ReuseRefusal {
   kNone,          // it was reused, or there was none, or none was wanted
   kUncalibrated,  // this model and KV format have no calibration: see `refrain calibrate`
   kDivergence,    // the expected divergence is above what the request allows
+  kNearTie,       // a first token led by so little that a cold run may choose another one
   kNoRoom,        // its blocks could not be kept beside what runs
   kUnsupported,   // these operators give no attention to look at
 };

@@ -57,6 +57,10 @@ Result<void> check_and_fit(GenerateRequest& request, const RequestLimits& limits
   if (!std::isfinite(request.reuse.max_divergence) || request.reuse.max_divergence < 0)
     return invalid(str_cat("`max_divergence` is ", request.reuse.max_divergence),
                    "give the largest mean KL in nats, 0 or more", "reuse.max_divergence");
+  const double changed = request.reuse.max_changed_first_tokens;
+  if (!(changed >= 0.0 && changed <= 1.0))
+    return invalid(str_cat("`max_changed_first_tokens` is ", changed), "give a share, 0 to 1",
+                   "reuse.max_changed_first_tokens");
   return fit_context(request, limits);
 }
 

@@ -52,8 +52,7 @@ Result<Sample> Sampler::sample(std::span<float> logits, GrammarState* grammar) {
     normaliser = log_sum_exp(logits, scan.max);
     sample.top = top_probabilities(logits, normaliser, params_.top_logprobs);
   }
-  penalties_.apply(logits);
-  if (grammar != nullptr) grammar->mask(logits);
+  shape(logits, grammar);
   const TokenLogit best = best_token(logits);
   if (to_int(best.token) < 0)
     return Error{Code::kInvalidArgument, "no token is left to choose from",
@@ -68,8 +67,18 @@ Result<Sample> Sampler::sample(std::span<float> logits, GrammarState* grammar) {
   return sample;
 }
 
+void Sampler::shape(std::span<float> logits, GrammarState* grammar) {
+  penalties_.apply(logits);
+  if (grammar != nullptr) grammar->mask(logits);
+}
+
+double Sampler::margin(std::span<float> logits, GrammarState* grammar) {
+  shape(logits, grammar);
+  return lead_of(logits).margin();
+}
+
 TokenId Sampler::choose(std::span<const float> logits, const TokenLogit& best) {
-  if (params_.temperature == 0.0F || params_.top_k == 1) return best.token;
+  if (greedy()) return best.token;
   const TokenLogit cut = find_cut(logits, best.logit, params_);
   return draw(logits, best.logit, cut, params_.temperature, rng_);
 }

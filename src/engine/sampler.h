@@ -39,11 +39,17 @@ class Sampler {
   // `seed` is already that of this choice. `prompt` counts for the repetition penalty.
   Sampler(const SamplingParams& params, std::uint64_t seed, std::span<const TokenId> prompt);
 
+  // Whether the best token is always chosen.
+  bool greedy() const { return params_.temperature == 0.0F || params_.top_k == 1; }
+  // By how many logits the token that sample() would choose greedily leads; `logits` as there.
+  double margin(std::span<float> logits, GrammarState* grammar);
+
   // logits: [vocabulary_size], overwritten. `grammar` may be null; it is not advanced.
   // kInternal: NaN or infinite logits; kInvalidArgument: bias and grammar leave no token.
   Result<Sample> sample(std::span<float> logits, GrammarState* grammar);
 
  private:
+  void shape(std::span<float> logits, GrammarState* grammar);
   TokenId choose(std::span<const float> logits, const TokenLogit& best);
 
   const SamplingParams params_;

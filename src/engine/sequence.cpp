@@ -37,7 +37,7 @@ Sequence::Sequence(SequenceId id, std::uint32_t choice, std::uint64_t seed,
 }
 
 void Sequence::admitted(std::uint32_t cached_tokens) {
-  CHECK(!holds_blocks_ && !ended_, "a sequence is admitted once");
+  CHECK(!holds_blocks_ && !ended_, "a sequence is admitted once, or begins again");
   CHECK(cached_tokens < tokens_.size(), "at least one row is computed");
   holds_blocks_ = true;
   computed_ = reused_ = cached_tokens;
@@ -54,6 +54,18 @@ void Sequence::end_repair() {
   CHECK(repairing() && repair_->state() != PromptRepair::State::kRunning, "a repair that goes on");
   if (repair_->state() == PromptRepair::State::kAccepted) computed_ = prompt_tokens_;
   repair_.reset();
+}
+
+void Sequence::begin_again() {
+  CHECK(holds_blocks_ && !ended_ && !begun_again_, "an exact sequence has no reason to");
+  holds_blocks_ = false;
+  begun_again_ = true;
+  computed_ = reused_ = 0;
+  is_approximate = false;
+  expected_divergence.reset();
+  repair_.reset();
+  runs_.clear();
+  approximate_.reset();
 }
 
 Result<Sample> Sequence::sample(std::span<float> logits) {

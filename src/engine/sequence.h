@@ -76,6 +76,10 @@ class Sequence {
   std::unique_ptr<ApproximateAnswer> take_for_idle() { return std::move(approximate_); }
   // Accepted: the prompt is computed. Refused: its rows from the first run on are pending.
   void end_repair();
+  // Its blocks went back: from now on it is exact, and waits to be admitted once more. Its answer
+  // so far stays, and is computed like a prompt.
+  void begin_again();
+  bool begun_again() const { return begun_again_; }
   void end(FinishReason reason) {
     ended_ = true;
     finish_reason_ = reason;
@@ -83,6 +87,9 @@ class Sequence {
   FinishReason finish_reason() const { return finish_reason_; }
   void blocks_given_back() { holds_blocks_ = false; }
 
+  // How the next token would be chosen: see Sampler.
+  bool greedy() const { return sampler_.greedy(); }
+  double margin(std::span<float> logits) { return sampler_.margin(logits, grammar_.get()); }
   // Chooses the next token from `logits` ([vocabulary_size], overwritten). Errors of the sampler.
   Result<Sample> sample(std::span<float> logits);
   // Takes a sampled token over. What may be sent is collected for take_event(). The reason if the
@@ -95,6 +102,8 @@ class Sequence {
   const std::string& stop_matched() const { return stop_matched_; }
 
   bool is_approximate = false;  // its prompt has rows that a cold run would not have computed
+  // Of that, mean KL in nats over the first tokens of its answer; none if nothing judged it.
+  std::optional<double> expected_divergence = {};
   Tick first_token_at = 0;
   Tick last_token_at = 0;
   std::uint64_t last_turn = 0;  // when it was served last; for fair turns
@@ -114,6 +123,7 @@ class Sequence {
   std::vector<kv::SegmentRun> runs_;
   std::unique_ptr<ApproximateAnswer> approximate_;
   bool holds_blocks_ = false;
+  bool begun_again_ = false;
   bool ended_ = false;
   FinishReason finish_reason_ = FinishReason::kStop;
   bool flushed_ = false;

@@ -2,6 +2,7 @@
 #include "model/reuse_gate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -41,6 +42,16 @@ std::optional<double> ReuseGate::estimate(ContextChange change, RepairRung rung,
   const std::optional<double>& slope = slope_of(slopes_, change, rung);
   if (!slope) return std::nullopt;
   return *slope * exposed;
+}
+
+double ReuseGate::changed_token(double margin, double estimate) const {
+  const double variance = margin_variance_ * estimate;
+  if (variance <= 0.0) return 0.0;
+  return 0.5 * std::erfc(margin / std::sqrt(2.0 * variance));
+}
+
+bool ReuseGate::is_near_tie(double margin, double estimate, double limit) const {
+  return estimate <= kTieNats && changed_token(margin, estimate) > limit;
 }
 
 }  // namespace refrain::model

@@ -8,6 +8,9 @@
 //   exposure   share of the question's attention that goes to rows left as they were moved, each
 //              weighted with how far its run is off:  0 nothing is left .. about 1
 //   estimate   mean KL in nats over the first rows of the answer = slope x exposure
+//   changed    how likely a token chosen greedily is not that of a cold run: its lead over the next
+//   token      one would be another one there, normally distributed around what is seen, with a
+//              variance of margin_variance x estimate:  P = 1/2 erfc(lead / sqrt(2 variance))
 #pragma once
 
 #include <array>
@@ -21,6 +24,10 @@
 #include "model/repair_choice.h"
 
 namespace refrain::model {
+
+// An estimate speaks of so many tokens at the beginning of an answer.
+inline constexpr std::uint32_t kEstimatedTokens = 24;
+inline constexpr double kTieNats = 0.01;
 
 // What a look at a prompt shows.
 struct Look {
@@ -51,14 +58,22 @@ class ReuseGate {
     return slopes[static_cast<std::size_t>(change)][static_cast<std::size_t>(rung)];
   }
 
-  explicit ReuseGate(const Slopes& slopes) : slopes_(slopes) {}
+  // `margin_variance`: squared logits per nat.
+  explicit ReuseGate(const Slopes& slopes, double margin_variance = 0.0)
+      : slopes_(slopes), margin_variance_(margin_variance) {}
 
   // Whether any rung was measured for such a change: else a look is wasted.
   bool measures(ContextChange change) const;
   std::optional<double> estimate(ContextChange change, RepairRung rung, double exposed) const;
+  // 0 .. 1/2, of a token that leads by `margin` logits where `estimate` nats are expected.
+  double changed_token(double margin, double estimate) const;
+  // Whether that is above `limit`. Never where more than kTieNats are expected: margins are off by
+  // so much there that most answers would have such a token.
+  bool is_near_tie(double margin, double estimate, double limit) const;
 
  private:
   Slopes slopes_;
+  double margin_variance_;
 };
 
 }  // namespace refrain::model

@@ -125,7 +125,7 @@ void read_reuse_mode(FieldReader& read, std::string_view name, const std::string
   }
 }
 
-// "repair" or {"mode": "repair", "max_divergence": 0.02}. An unknown member is a mistake here: a
+// "repair" or {"mode": "repair", "max_divergence": 0.02, ...}. An unknown member is a mistake here: a
 // limit that is misspelt must not go unheeded.
 void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   const Json* member = read.any("reuse");
@@ -141,13 +141,15 @@ void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   }
   FieldReader inner(*member, read.path_of("reuse"));
   for (const JsonMember& item : *member->object()) {
-    if (item.name != "mode" && item.name != "max_divergence")
+    if (item.name != "mode" && item.name != "max_divergence" &&
+        item.name != "max_changed_first_tokens")
       inner.fail(to_valid_utf8(item.name.substr(0, 40)), "is not known",
-                 "`reuse` holds `mode` and `max_divergence`");
+                 "`reuse` holds `mode`, `max_divergence` and `max_changed_first_tokens`");
   }
   std::string word;
   if (inner.text("mode", &word)) read_reuse_mode(inner, "mode", word, &reuse->mode);
   inner.number("max_divergence", 0, kLargestMaxDivergence, &reuse->max_divergence);
+  inner.number("max_changed_first_tokens", 0, 1, &reuse->max_changed_first_tokens);
   if (inner.failed()) read.fail(inner.error());
 }
 

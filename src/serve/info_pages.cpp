@@ -26,6 +26,7 @@ void write_model(JsonWriter& out, const ServerParts& parts, const ServerOptions&
   const engine::ReuseWish& reuse = options.default_reuse;
   out.key("reuse").begin_object().field("mode", reuse_mode_text(reuse.mode));
   out.field("max_divergence", reuse.max_divergence);
+  out.field("max_changed_first_tokens", reuse.max_changed_first_tokens);
   // Where audits broke the promise, reuse stops as if nothing had been measured.
   out.field("calibrated", parts.calibrated && !parts.engine->snapshot().promise_broken);
   out.end_object();

@@ -30,6 +30,8 @@ std::string_view reuse_refusal_text(engine::ReuseRefusal refusal) {
       return "uncalibrated";
     case engine::ReuseRefusal::kDivergence:
       return "divergence";
+    case engine::ReuseRefusal::kNearTie:
+      return "near_tie";
     case engine::ReuseRefusal::kNoRoom:
       return "no_room";
     case engine::ReuseRefusal::kUnsupported:

@@ -196,7 +196,7 @@ class Measuring(unittest.TestCase):
                 self.assertIn(words, out)
             (path,) = pathlib.Path(folder).glob("refrain/calibration/*.json")
             kept = json.loads(path.read_text())
-            self.assertEqual((kept["format"], kept["fitted_cases"]), ("refrain-calibration/1", 4))
+            self.assertEqual((kept["format"], kept["fitted_cases"]), ("refrain-calibration/2", 4))
             self.assertGreater(kept["nats_per_exposure"]["recombined"]["moved"], 0)
             run = ["run", "hi", "--model", "tiny", "--max-tokens", "2", "--reuse", "repair"]
             self.assertEqual(refrain(*run, "--calibration", str(path))[0], 0)

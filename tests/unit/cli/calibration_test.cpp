@@ -30,6 +30,9 @@ ReuseResult measured(ReuseKind kind, double exposure, std::vector<double> kl) {
   result.run_count = 1;
   result.change = kind == ReuseKind::kEdited ? ContextChange::kEdited : ContextChange::kRecombined;
   RungResult rung{.rung = RepairRung::kMoved, .errors = {}, .exposure = exposure};
+  rung.errors.margin.assign(kl.size(), 0.3);
+  for (const double each : kl) rung.errors.margin_shift.push_back(std::sqrt(6.0 * each));
+  rung.errors.agreeing = kl.size() - 1;
   rung.errors.kl = std::move(kl);
   result.rungs.push_back(std::move(rung));
   return result;
@@ -58,6 +61,11 @@ TEST(Calibrate, FitsTwoOfThreeCasesOfAKindAndChecksTheThird) {
   EXPECT_NEAR(calibration->held_back.kl_mean, (0.9 + 0.15) / 2, 1e-12);
   EXPECT_NEAR(calibration->held_back.estimate_mean, (0.6 + 0.15) / 2, 1e-12);
   EXPECT_NEAR(calibration->held_back.kept, 0.5, 1e-12);
+  EXPECT_NEAR(calibration->margin_variance, 6.0, 1e-12);
+  EXPECT_NEAR(calibration->held_back.changed, 2.0 / 3, 1e-12) << "two of three rows";
+  // Leads of 0.3, with variances of 6 x 0.6 (two rows) and 6 x 0.15 (one).
+  const double estimate = (std::erfc(0.3 / std::sqrt(7.2)) + std::erfc(0.3 / std::sqrt(1.8)) / 2) / 3;
+  EXPECT_NEAR(calibration->held_back.changed_estimate, estimate, 1e-12);
 }
 
 TEST(Calibrate, NeedsThreeCasesOfEachKindThatMoveSomething) {
@@ -145,6 +153,9 @@ TEST_F(CalibrationFile, GivesBackWhatWasSaved) {
   EXPECT_EQ((*read)->held_back.kl_mean, made.held_back.kl_mean);
   EXPECT_EQ((*read)->held_back.estimate_mean, made.held_back.estimate_mean);
   EXPECT_EQ((*read)->held_back.kept, made.held_back.kept);
+  EXPECT_EQ((*read)->margin_variance, made.margin_variance);
+  EXPECT_EQ((*read)->held_back.changed, made.held_back.changed);
+  EXPECT_EQ((*read)->held_back.changed_estimate, made.held_back.changed_estimate);
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(at("folder/of/its/own"))) files += entry.exists();
   EXPECT_EQ(files, 1U) << "nothing is left beside it";
@@ -181,7 +192,7 @@ TEST_F(CalibrationFile, ThatIsDamagedIsRefusedByName) {
       std::string("\0\xFF\xFE", 3),
       good.substr(0, good.size() / 2),
       good + "x",
-      with("refrain-calibration/1", "refrain-calibration/9"),
+      with("refrain-calibration/2", "refrain-calibration/1"),
       with("\"format\": \"", "\"format\": 1, \"was\": \""),
       with("\"nats_per_exposure\"", "\"nats\""),
       with("\"moved\": ", "\"moved\": -"),
@@ -192,6 +203,9 @@ TEST_F(CalibrationFile, ThatIsDamagedIsRefusedByName) {
       with("\"fitted_cases\": ", "\"fitted_cases\": -1, \"was\": "),
       with("\"kl_mean\": ", "\"kl_mean\": [], \"was\": "),
       with("\"cases\": ", "\"cases\": 2.5, \"was\": "),
+      with("\"margin_variance_per_nat\": ", "\"margin_variance_per_nat\": -"),
+      with("\"margin_variance_per_nat\": ", "\"margin\": "),
+      with("\"changed_tokens\": ", "\"changed_tokens\": \"x\", \"was\": "),
       with("\"held_back\": ", "\"held_back\": 7, \"was\": "),
       with("\"held_back\": ", "\"was\": "),
   };

@@ -191,7 +191,7 @@ ReuseResult result(std::vector<double> kl, std::size_t agreeing, Tick ttft, bool
   one.cold_ttft = 1000;
   one.dropped.kl.push_back(1.0);
   one.rungs.push_back({.rung = model::RepairRung::kAll,
-                       .errors = {std::move(kl), agreeing, agreeing, same_bits},
+                       .errors = {std::move(kl), agreeing, agreeing, same_bits, {}, {}},
                        .repaired_rows = 25,
                        .ttft = ttft});
   return one;
@@ -219,7 +219,7 @@ GateResult gated(bool refused, double kl, double estimate, Tick ttft) {
   const model::RepairRung rung = refused ? model::RepairRung::kAll : model::RepairRung::kHeads;
   return {.refused = refused,
           .estimate = estimate,
-          .chosen = {.rung = rung, .errors = {{kl}, 1, 1, refused}, .ttft = ttft, .exposure = {}}};
+          .chosen = {.rung = rung, .errors = {{kl}, 1, 1, refused, {}, {}}, .ttft = ttft, .exposure = {}}};
 }
 
 TEST(ReuseReport, ARefusedCaseCountsAsComputed) {

@@ -120,6 +120,88 @@ TEST_P(MovedText, WhatTheGateRefusesIsComputedToTheBit) {
   expect_same_answer(*again, *refused);
 }
 
+// The same lead is a near tie to a gate that expects margins to be far off.
+TEST_P(MovedText, ANearTieOfAGreedyAnswerIsComputedToTheBit) {
+  constexpr double kSlope = 0.01, kVariance = 1e9;
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const Passages text(bench);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  const auto ask_with = [&](double variance, GenerateRequest request) {
+    model::ReuseGate::Slopes slopes;
+    for (auto& of_change : slopes) of_change.fill(kSlope);
+    *bench.gate = model::ReuseGate(slopes, variance);
+    return bench.run(std::move(request));
+  };
+  GenerateRequest sampled = asking(text.second, ReuseMode::kRepair);
+  sampled.sampling.temperature = 1.0F;
+  GenerateRequest careless = asking(text.second, ReuseMode::kRepair);
+  careless.reuse.max_changed_first_tokens = 1.0;
+  for (const GenerateRequest& free : {sampled, careless}) {
+    const Usage usage = ask_with(kVariance, free)->last().usage;
+    EXPECT_EQ(usage.refusal, ReuseRefusal::kNone);
+    EXPECT_GT(usage.moved_tokens, 200U);
+  }
+  auto refused = ask_with(kVariance, asking(text.second, ReuseMode::kRepair));
+  const Usage usage = refused->last().usage;
+  expect_whole(usage);
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kNearTie);
+  EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
+  expect_same_answer(*refused, *cold.run(asking(text.second, ReuseMode::kExact)));
+}
+
+// A limit between the lead of the first token and the smallest one: the answer begins approximately
+// and goes on exactly, behind what it has said.
+TEST_P(MovedText, ANearTieWithinAnAnswerIsComputedFromThere) {
+  constexpr double kSlope = 0.01, kLimit = 0.2, kDeviations = 0.8416;  // P(N > kDeviations) = kLimit
+  constexpr std::uint32_t kTokens = 16;
+  ModelBench approximate(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
+  const Passages text(approximate);
+  approximate.run(asking(text.first, ReuseMode::kExact));
+  GenerateRequest asked = asking(text.second, ReuseMode::kRepair, kTokens);
+  asked.reuse.max_changed_first_tokens = kLimit;
+  auto careless = approximate.run(asked);  // its gate knows of no margins
+  ASSERT_TRUE(careless->last().usage.divergence_estimate);
+  std::vector<double> leads;
+  for (const engine::TokenLogprob& item : careless->logprobs())
+    leads.push_back(double{item.top[0].logprob} - double{item.top[1].logprob});
+  ASSERT_EQ(leads.size(), kTokens);
+  const auto least = std::min_element(leads.begin(), leads.end());
+  const auto before = static_cast<std::size_t>(least - leads.begin());
+  if (before == 0) GTEST_SKIP() << "no token leads by less than the first";
+  const double second = *std::min_element(leads.begin(), least);
+  const double deviation = (*least + second) / 2 / kDeviations;
+  const double variance =
+      deviation * deviation / *careless->last().usage.divergence_estimate;
+
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
+  model::ReuseGate::Slopes slopes;
+  for (auto& of_change : slopes) of_change.fill(kSlope);
+  *bench.gate = model::ReuseGate(slopes, variance);
+  bench.run(asking(text.first, ReuseMode::kExact));
+  auto watched = bench.run(asked);
+  ASSERT_FALSE(watched->failed()) << watched->last().error.message;
+  const Usage usage = watched->last().usage;
+  expect_whole(usage);
+  EXPECT_EQ(usage.refusal, ReuseRefusal::kNearTie);
+  EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
+  EXPECT_EQ(usage.cached_tokens, 37U);
+  EXPECT_FALSE(usage.divergence_estimate) << "what the rest is sampled from is exact";
+  TokenList said = watched->tokens();
+  ASSERT_EQ(said.size(), kTokens);
+  EXPECT_TRUE(std::equal(said.begin(), said.begin() + static_cast<std::ptrdiff_t>(before),
+                         careless->tokens().begin()));
+  ModelBench cold(GetParam(), /*prefix_cache=*/false);
+  const TokenList begun(said.begin(), said.begin() + static_cast<std::ptrdiff_t>(before));
+  auto exact = cold.run(asking(joined({text.second, begun}), ReuseMode::kExact,
+                               kTokens - static_cast<std::uint32_t>(before)));
+  EXPECT_EQ(exact->tokens(),
+            TokenList(said.begin() + static_cast<std::ptrdiff_t>(before), said.end()));
+  // The whole dialogue is exact now.
+  auto next = bench.run(asking(joined({text.second, said, text.head}), ReuseMode::kExact));
+  EXPECT_GE(next->last().usage.cached_tokens, text.second.size() + said.size() - 1);
+}
+
 TEST_P(MovedText, O05WithoutCalibrationIsComputedAndTheAnswerSaysWhy) {
   ModelBench bench(GetParam(), /*prefix_cache=*/true);
   ModelBench cold(GetParam(), /*prefix_cache=*/false);

@@ -31,6 +31,7 @@ std::vector<float> random_logits(std::size_t count, std::uint64_t seed, bool coa
 
 std::vector<TokenLogit> fully_sorted(const std::vector<float>& logits) {
   std::vector<TokenLogit> all;
+  all.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i)
     all.push_back(TokenLogit{static_cast<TokenId>(i), logits[i]});
   std::sort(all.begin(), all.end(), ranks_before);
@@ -329,6 +330,31 @@ TEST(SamplingParams, NameTheFieldThatIsOutOfRange) {  // O-24
   EXPECT_EQ(field_of(bias), "logit_bias");
   bias.logit_bias = {{TokenId{5}, -100.0F}};
   EXPECT_EQ(field_of(bias), "ok");
+}
+
+TEST(Lead, IsThatOfTheTwoBestTokens) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const std::vector<float> logits = random_logits(2 + 37 * seed, seed, seed % 2 == 0);
+    const std::vector<TokenLogit> sorted = fully_sorted(logits);
+    const Lead lead = lead_of(logits);
+    EXPECT_EQ(lead.first.token, sorted[0].token);
+    EXPECT_EQ(lead.second.token, sorted[1].token);
+    EXPECT_EQ(lead.margin(), double{sorted[0].logit} - double{sorted[1].logit});
+  }
+}
+
+TEST(Margin, IsThatOfTheLogitsWithPenaltiesAndBiasAndTakesNothingFromWhatFollows) {
+  const std::vector<float> logits = {1.0F, 4.0F, 3.5F, 0.0F};
+  SamplingParams params{.temperature = 0.0F};
+  params.logit_bias = {{TokenId{1}, -100.0F}, {TokenId{0}, 1.0F}};
+  Sampler sampler(params, 1, {});
+  EXPECT_TRUE(sampler.greedy());
+  std::vector<float> copy = logits;
+  EXPECT_DOUBLE_EQ(sampler.margin(copy, nullptr), 1.5) << "3.5 before 1 + 1; 4 is forbidden";
+  copy = logits;
+  EXPECT_EQ(sampler.sample(copy, nullptr)->token, TokenId{2});
+  EXPECT_FALSE(Sampler({.temperature = 0.7F}, 1, {}).greedy());
+  EXPECT_TRUE(Sampler({.temperature = 0.7F, .top_k = 1}, 1, {}).greedy());
 }
 
 }  // namespace

@@ -57,6 +57,16 @@ TEST(ReuseGate, MultipliesTheSlopeOfChangeAndRungAndKnowsOnlyWhatWasMeasured) {
   EXPECT_EQ(gate.estimate(ContextChange::kRecombined, RepairRung::kAll, 0.25), 0.0);
 }
 
+TEST(ReuseGate, ATokenIsAsLikelyAnotherOneAsItsLeadIsSmallBesideWhatIsExpected) {
+  const ReuseGate gate({}, 4.0);  // with 0.01 nats: a deviation of 0.2 logits
+  EXPECT_DOUBLE_EQ(gate.changed_token(0.0, 0.01), 0.5);
+  EXPECT_NEAR(gate.changed_token(0.2, 0.01), 0.158655, 1e-6);  // one deviation
+  EXPECT_NEAR(gate.changed_token(0.4, 0.01), 0.022750, 1e-6);
+  EXPECT_NEAR(gate.changed_token(0.4, 0.04), 0.158655, 1e-6);
+  EXPECT_EQ(gate.changed_token(0.0, 0.0), 0.0) << "nothing is expected to be off";
+  EXPECT_EQ(ReuseGate({}).changed_token(0.0, 0.01), 0.0) << "was not measured";
+}
+
 TEST(Probes, StandOneInEachStretchOfARunChosenByItsTokensAlone) {
   const MovedRun runs[] = {{10, 110}, {120, 123}};
   TokenList tokens;

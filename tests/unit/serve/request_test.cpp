@@ -191,8 +191,10 @@ TEST(ChatRequest, wrong_reuse_names_the_member_and_says_what_is_right) {
       {R"("reuse":{"max_divergence":-0.01})", "reuse.max_divergence", "between 0 and 10"},
       {R"("reuse":{"max_divergence":10.5})", "reuse.max_divergence", "between 0 and 10"},
       {R"("reuse":{"max_divergence":true})", "reuse.max_divergence", "a number"},
-      {R"("reuse":{"max_divergance":0.1})", "reuse.max_divergance", "`mode` and `max_divergence`"},
-      {R"("reuse":{"mode":"repair","rung":2})", "reuse.rung", "`mode` and `max_divergence`"},
+      {R"("reuse":{"max_changed_first_tokens":1.5})", "reuse.max_changed_first_tokens",
+       "between 0 and 1"},
+      {R"("reuse":{"max_divergance":0.1})", "reuse.max_divergance", "`mode`, `max_divergence` and"},
+      {R"("reuse":{"mode":"repair","rung":2})", "reuse.rung", "`mode`, `max_divergence` and"},
   };
   for (const Case& each : cases) {
     const auto request = chat_with(each.members);
