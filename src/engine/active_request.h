@@ -47,6 +47,8 @@ class ActiveRequest {
     usage_.divergence_estimate = divergence;
   }
   void note_repair(const PromptRepair& repair);
+  // So many tokens of the first choice's context are trimmed away by now.
+  void note_dropped(std::uint32_t tokens) { usage_.dropped_tokens = tokens; }
   void note_first_step(Tick now);
   void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }
   void note_prompt_done(Tick now);
