@@ -40,6 +40,7 @@ engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
   request.prompt = std::move(tokens);
   request.sampling = default_sampling(settings_);
   request.reuse = default_reuse(settings_);
+  request.context = default_context(settings_);
   if (settings_.is_set("--seed"))
     request.sampling.seed = static_cast<std::uint64_t>(settings_.integer("--seed"));
   request.stop = settings_.list("--stop");
@@ -152,6 +153,7 @@ std::string describe_answer(const Answer& answer) {
   if (usage.repaired_tokens > 0) found += str_cat(", ", usage.repaired_tokens, " repaired");
   if (usage.refusal != engine::ReuseRefusal::kNone)
     found += str_cat(", none moved: ", serve::reuse_refusal_text(usage.refusal));
+  if (usage.dropped_tokens > 0) found += str_cat(", ", usage.dropped_tokens, " dropped");
   return str_cat(usage.prompt_tokens, " prompt tokens (", found, "), ", usage.completion_tokens,
                  " generated, ", speed.data());
 }

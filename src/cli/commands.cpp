@@ -26,6 +26,8 @@ constexpr auto kCommands = std::to_array<CommandInfo>({
      "measure what reusing text at another place costs in error and saves in time"},
     {"eval kv", "", "",
      "measure what each KV format takes in bytes, loses in quality and gains in speed"},
+    {"eval trim", "", "",
+     "measure what each way of cutting a context down keeps of it: answers, divergence, time"},
     {"calibrate", "", "",
      "measure how far off answers over moved text are, so that it may be reused"},
     {"plan", "", "",

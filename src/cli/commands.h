@@ -37,6 +37,7 @@ Exit run_bench_serve(const Settings& settings, Console& console);
 Exit run_eval_perplexity(const Settings& settings, Console& console);
 Exit run_eval_reuse(const Settings& settings, Console& console);
 Exit run_eval_kv(const Settings& settings, Console& console);
+Exit run_eval_trim(const Settings& settings, Console& console);
 Exit run_calibrate(const Settings& settings, Console& console);
 Exit run_eval_exact(const Settings& settings, Console& console);
 Exit run_plan(const Settings& settings, Console& console);

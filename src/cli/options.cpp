@@ -15,20 +15,21 @@ using enum OptionKind;
 // Commands that load a model; those that also run an engine; those that also take messages.
 constexpr std::string_view kModelUsers =
     "serve,chat,run,tokenize,bench prefill,bench decode,eval perplexity,eval exact,"
-    "eval reuse,eval kv,calibrate,plan";
+    "eval reuse,eval kv,eval trim,calibrate,plan";
 constexpr std::string_view kComputeUsers =
-    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate";
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,eval trim,calibrate";
 constexpr std::string_view kArenaUsers =  // and those that only size the arena
-    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,eval kv,calibrate,plan";
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,eval kv,eval trim,"
+    "calibrate,plan";
 constexpr std::string_view kFormatUsers =
-    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,calibrate,plan";
+    "serve,chat,run,bench prefill,bench decode,eval perplexity,eval reuse,eval trim,calibrate,plan";
 constexpr std::string_view kKernelUsers =
     "serve,chat,run,bench prefill,bench decode,bench kernels,eval perplexity,"
-    "eval exact,eval reuse,eval kv,calibrate,plan";
+    "eval exact,eval reuse,eval kv,eval trim,calibrate,plan";
 constexpr std::string_view kEngineUsers = "serve,chat,run";
 constexpr std::string_view kAnswerers = "chat,run";
-constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse,calibrate";
-constexpr std::string_view kReuseMeasurers = "eval reuse,calibrate";
+constexpr std::string_view kSeedUsers = "serve,chat,run,eval exact,eval reuse,eval trim,calibrate";
+constexpr std::string_view kReuseMeasurers = "eval reuse,eval trim,calibrate";
 
 constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--config", "", kText, "", "", "", "INI file with settings; flags and environment win over it",
@@ -37,7 +38,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
      "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
-     "eval perplexity,eval exact,eval reuse,eval kv,plan,version"},
+     "eval perplexity,eval exact,eval reuse,eval kv,eval trim,plan,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -51,7 +52,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "answer requests that name another model, too", "serve"},
     {"--chat-template", "model.chat_template", kText, "", "", "",
      "file with a Jinja template used instead of the model's own",
-     "serve,chat,run,eval reuse,calibrate", "--chat-template-file"},
+     "serve,chat,run,eval reuse,eval trim,calibrate", "--chat-template-file"},
 
     {"--host", "server.host", kText, "127.0.0.1", "", "", "address to listen on", "serve"},
     {"--port", "server.port", kInteger, "8080", "", "", "port to listen on; 0 = any free one",
@@ -115,8 +116,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--tenant-queue", "engine.tenant_queue", kInteger, "0", "", "",
      "of those, requests of one tenant; 0 = no own limit", "serve", "", 0, 65536},
     {"--seed", "engine.seed", kInteger, "0", "", "",
-     "seed of requests that bring none (eval exact: of the trials; eval reuse: of the generated "
-     "cases)",
+     "seed of requests that bring none (eval exact: of the trials; eval reuse and eval trim: of "
+     "the generated cases)",
      kSeedUsers, "-s", 0, 9e15},
 
     {"--kv-budget", "cache.kv_budget", kSize, "auto", "bytes", "",
@@ -159,6 +160,15 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "another way to write --reuse repair (false: exact); between the two flag beats environment "
      "beats file, and in one place they must agree",
      kEngineUsers, "", 0, 0, false, "--reuse repair exact"},
+    {"--context-policy", "cache.context.policy", kChoice, "none", "",
+     "none|window|heavy_hitters|kvzip|prefix_importance",
+     "what answers of requests that do not say keep of their context: none = all of it; window = "
+     "the beginning and what is recent; heavy_hitters = and what the end attends to; kvzip = and "
+     "what the model needs to repeat it; prefix_importance = and the blocks attended to most",
+     kEngineUsers},
+    {"--context-budget-tokens", "cache.context.budget_tokens", kInteger, "1024", "tokens", "",
+     "how much --context-policy keeps, from behind the first token of an answer", kEngineUsers, "",
+     1, 1e8},
     {"--normalize-input", "cache.normalize_input", kBool, "false", "", "",
      "rewrite users' chat messages to a canonical form before tokenizing: line breaks, repeated "
      "blanks, full and half width; code and quoted text stay",
@@ -258,7 +268,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "file of `refrain calibrate`; left out: the one of this model and KV format in the data "
      "folder",
      "serve,chat,run,eval reuse,calibrate"},
-    {"--cases", "", kInteger, "12", "", "", "generated cases, recombined and as many edited ones",
+    {"--cases", "", kInteger, "12", "", "",
+     "generated cases; eval reuse and calibrate: recombined and as many edited ones",
      kReuseMeasurers, "", 0, 1e4},
     {"--changed", "", kInteger, "8", "", "",
      "generated cases in which a fact changes that is then asked for", "eval reuse", "", 0, 1e4},
@@ -272,6 +283,16 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--answer-rows", "", kInteger, "24", "rows", "",
      "rows of each answer to compare, the last of the prompt included",
      "eval reuse,eval kv,calibrate", "", 1, 1024},
+
+    {"--policies", "", kText, "window,heavy_hitters,kvzip,prefix_importance", "", "",
+     "ways of cutting a context down to compare", "eval trim"},
+    {"--ratios", "", kText, "2,4,8", "", "", "how many times smaller contexts become", "eval trim"},
+    {"--pairs", "", kInteger, "32", "", "", "names with their numbers in each context", "eval trim",
+     "", 1, 1e4},
+    {"--filler", "", kInteger, "2", "", "", "sentences about other things behind each of them",
+     "eval trim", "", 0, 100},
+    {"--questions", "", kInteger, "10", "", "", "numbers asked for in each context", "eval trim",
+     "", 1, 1e4},
 
     {"--context", "", kInteger, "", "tokens", "",
      "prompt and answer of one request, or (eval kv) the long context to compare at the end of; "

@@ -28,6 +28,7 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"eval exact", run_eval_exact},
     {"eval reuse", run_eval_reuse},
     {"eval kv", run_eval_kv},
+    {"eval trim", run_eval_trim},
     {"calibrate", run_calibrate},
     {"plan", run_plan},
     {"config show", run_config_show},

@@ -112,6 +112,11 @@ engine::ReuseWish default_reuse(const Settings& settings) {
           .max_changed_first_tokens = settings.real("--max-changed-first-tokens")};
 }
 
+engine::ContextWish default_context(const Settings& settings) {
+  return {.policy = model::trim_policy_named(settings.text("--context-policy")),
+          .budget_tokens = static_cast<std::uint32_t>(settings.integer("--context-budget-tokens"))};
+}
+
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
   ASSIGN_OR_RETURN(
       const std::string path,
@@ -159,6 +164,7 @@ Result<Compute> Compute::create_with(model::KvFormat format, LoadedModel loaded,
   Compute compute;
   compute.loaded = std::move(loaded);
   compute.block_size = static_cast<std::uint32_t>(settings.integer("--block-size"));
+  compute.gives_attention = settings.text("--kernels") != "ggml";
   RETURN_IF_ERROR(compute.make_arena(settings, format, console));
   ASSIGN_OR_RETURN(compute.executor,
                    make_executor(compute.loaded, *compute.arena, settings, console));
@@ -199,6 +205,19 @@ capacity::LedgerInput Compute::ledger_input() const {
   return input;
 }
 
+engine::TrimParts Compute::trim_parts(kv::Ledger& ledger) const {
+  const model::ModelShape& shape = loaded.model->shape();
+  const bool has_local_layers = shape.sliding_window > 0;
+  return {.ledger = &ledger,
+          .executor = executor.get(),
+          .arena = arena.get(),
+          .can_look = gives_attention,
+          .layer_count = shape.layer_count,
+          .kv_head_count = shape.kv_head_count,
+          .window = has_local_layers ? shape.sliding_window : 0,
+          .repeat_request = loaded.tokenizer->encode(engine::kRepeatRequest, {.add_bos = false})};
+}
+
 std::string_view Compute::exactness() const {
 #if defined(__x86_64__)
   return "bitwise";
@@ -216,6 +235,23 @@ Result<void> EngineHost::prepare_reuse(const Settings& settings) {
   if (!found) return {};
   calibration = std::make_shared<const Calibration>(*found);
   gate.emplace(calibration->gate());
+  return {};
+}
+
+Result<void> EngineHost::prepare_trim(const Settings& settings) {
+  trim = compute.trim_parts(*ledger);
+  const engine::ContextWish wish = default_context(settings);
+  if (wish.policy == nullptr) return {};
+  if (wish.policy->look != model::TrimLook::kNone && !trim.can_look)
+    return Error{Code::kInvalidArgument,
+                 str_cat("`", wish.policy->name, "` needs attention, which ggml's kernels hide"),
+                 "use --context-policy window, or leave out --kernels ggml", "--context-policy"};
+  const std::uint32_t least = model::least_trim_budget(trim.bounds());
+  if (wish.budget_tokens < least)
+    return Error{Code::kInvalidArgument,
+                 str_cat("a context budget of ", wish.budget_tokens, " tokens; this model and ",
+                         "block size need at least ", least),
+                 "raise --context-budget-tokens", "--context-budget-tokens"};
   return {};
 }
 
@@ -243,6 +279,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
     return static_cast<std::uint32_t>(settings.integer(flag));
   };
   RETURN_IF_ERROR(host->prepare_reuse(settings));
+  RETURN_IF_ERROR(host->prepare_trim(settings));
   // Only a server has somebody who looks at it.
   if (settings.command() == "serve")
     host->read_bytes_per_s = compute.executor->measure_read_bytes_per_s();
@@ -257,6 +294,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
                     .probes = host->probes ? &*host->probes : nullptr,
                     .gate = host->gate ? &*host->gate : nullptr,
                     .first_mass_layer = model::first_looking_layer(shape.layer_count)},
+          .trim = host->trim,
           .vocabulary_size = shape.vocabulary_size,
           .embedding_dim = shape.embedding_dim,
           .cache_root = compute.cache_root(),

@@ -39,6 +39,8 @@ namespace refrain::cli {
 engine::SamplingParams default_sampling(const Settings& settings);
 // Reuse of requests that leave it out.
 engine::ReuseWish default_reuse(const Settings& settings);
+// How much context requests that leave it out hold on to.
+engine::ContextWish default_context(const Settings& settings);
 
 // What --kernels chooses; kInvalidArgument if this processor lacks it or it is ggml's.
 Result<kernels::InstructionSet> instruction_set(const Settings& settings);
@@ -61,6 +63,7 @@ struct Compute {
   std::uint32_t block_size = 16;
   std::unique_ptr<model::KvArena> arena;
   std::unique_ptr<model::Executor> executor;
+  bool gives_attention = true;  // its operators say what rows attend to
   std::string kv_note;  // how the KV format came about: "checked (mean KL ..)"; may be empty
 
   static Result<Compute> create(LoadedModel loaded, const Settings& settings, Console& console);
@@ -72,6 +75,8 @@ struct Compute {
   // What the ledgers are computed from, as this process stores and reads it; the speed of reading
   // is left out.
   capacity::LedgerInput ledger_input() const;
+  // What trims contexts of sequences in `ledger`, whose blocks are those of the arena.
+  engine::TrimParts trim_parts(kv::Ledger& ledger) const;
   // How equal a warm answer is to a cold one: "bitwise" where `refrain eval exact` holds, "token"
   // where it has not been tried.
   std::string_view exactness() const;
@@ -96,8 +101,11 @@ struct EngineHost {
   std::optional<model::ProbeReader> probes;
   std::shared_ptr<const Calibration> calibration;  // null: none
   std::optional<model::ReuseGate> gate;            // made of it
+  engine::TrimParts trim;
   std::unique_ptr<engine::Engine> engine;
 
+  // Likewise: what trims contexts. kInvalidArgument for a default that cannot be kept to.
+  Result<void> prepare_trim(const Settings& settings);
   // `compute` is there: what moves text, and the gate if it is calibrated.
   Result<void> prepare_reuse(const Settings& settings);
   // Loads everything and starts the engine thread.

@@ -46,6 +46,7 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.normalize_input = settings.boolean("--normalize-input");
   options.default_sampling = default_sampling(settings);
   options.default_reuse = default_reuse(settings);
+  options.default_context = default_context(settings);
   return options;
 }
 
@@ -108,6 +109,13 @@ std::string gate_line(const EngineHost& host) {
                  held.kl_mean, " nats where ", held.estimate_mean, " were expected");
 }
 
+std::string context_line(const Settings& settings) {
+  const engine::ContextWish context = default_context(settings);
+  if (context.policy == nullptr) return "context    whole, unless a request asks for less";
+  return str_cat("context    ", context.policy->name, ": at most ", context.budget_tokens,
+                 " tokens behind the first of an answer, unless a request says otherwise");
+}
+
 void say_model(const EngineHost& host, const Settings& settings, Console& console) {
   const Compute& compute = host.compute;
   const model::Model& model = *compute.loaded.model;
@@ -132,6 +140,7 @@ void say_model(const EngineHost& host, const Settings& settings, Console& consol
                       compute.exactness(), " (", compute.executor->numerics(), ")"));
   console.say(reuse_line(settings));
   console.say(gate_line(host));
+  console.say(context_line(settings));
   console.say(
       str_cat("chat       ",
               compute.loaded.chat_template.has_value()

@@ -50,6 +50,8 @@ class ActiveRequest {
   // A near tie: all of its prompt but `cached_tokens` is computed, exactly. Before the answer rows
   // are counted as they come; then they are known.
   void note_begun_again(std::uint32_t cached_tokens, bool answering);
+  // So many tokens of the first choice's context are trimmed away by now.
+  void note_dropped(std::uint32_t tokens) { usage_.dropped_tokens = tokens; }
   void note_first_step(Tick now);
   void note_prompt_rows(std::uint32_t count) { usage_.computed_tokens += count; }
   void note_prompt_done(Tick now);

@@ -47,13 +47,15 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
   entry.first_hidden = hidden_rows_;
   entry.logit_count = 0;
   const auto index = static_cast<std::uint32_t>(batch.sequences.size());
-  batch.sequences.push_back(model::BatchSequence{&table, end});
+  const std::uint32_t dropped = ledger_.dropped(sequence.id());
+  batch.sequences.push_back(model::BatchSequence{&table, end, dropped});
   for (std::uint32_t position = entry.first_position; position < end; ++position) {
     model::BatchRow row;
     row.token = sequence.tokens()[position];
     row.position = static_cast<Position>(position);
     row.sequence = index;
-    row.slot = kv::slot_of(table, row.position, ledger_.options().block_size);
+    row.slot =
+        kv::slot_of(table, static_cast<Position>(position - dropped), ledger_.options().block_size);
     row.wants_logits = scores_prompt || (entry.samples && position + 1 == end);
     row.wants_hidden = embeds;
     entry.logit_count += row.wants_logits ? 1 : 0;

@@ -21,8 +21,13 @@ constexpr std::uint64_t kVerifyEvery = 1;
 
 RequestLimits limits_of(const EngineParts& parts, const EngineOptions& options) {
   const kv::LedgerOptions& pool = parts.ledger->options();
-  return RequestLimits{parts.vocabulary_size, options.max_context,
+  RequestLimits limits{parts.vocabulary_size, options.max_context,
                        pool.block_count * pool.block_size};
+  if (parts.trim.arena != nullptr) {
+    limits.least_context_budget = model::least_trim_budget(parts.trim.bounds());
+    limits.can_look = parts.trim.can_look;
+  }
+  return limits;
 }
 
 }  // namespace
@@ -37,7 +42,7 @@ Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
                                       ? options.max_waiting
                                       : options.max_waiting_per_tenant),
       builder_(ledger_, parts.reuse.first_mass_layer),
-      idle_(ledger_, *parts.executor) {
+      idle_(ledger_, *parts.executor, parts_.trim, scores_) {
   CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
   CHECK(options.step_token_budget <= parts.executor->max_batch_rows(),
         "steps of more rows than the executor takes");
@@ -120,6 +125,7 @@ void Engine::Impl::step() {
   if (schedule_rows()) {
     run_batch();
   }
+  trim_contexts();
   announce_ends();
 }
 

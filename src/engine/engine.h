@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "capacity/read_cost.h"
+#include "engine/context_trim.h"
 #include "engine/kv_report.h"
 #include "engine/request.h"
 #include "kv/ledger.h"
@@ -52,6 +53,8 @@ struct EngineParts {
   const Clock* clock = nullptr;
   // Without a splice only exact prefixes are reused, whatever a request asks for.
   ReuseParts reuse = {};
+  // Without an arena no context is trimmed.
+  TrimParts trim = {};
   std::uint32_t vocabulary_size = 0;
   std::uint32_t embedding_dim = 0;
   Hash128 cache_root{};  // hash of model fingerprint, rope, KV format, numerics

@@ -79,8 +79,8 @@ WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
   ActiveRequest& request = *requests_.at(to_int(sequence.request_id()));
   Planned planned = plan_for(request, sequence);
   const kv::ReusePlan& plan = planned.plan;
-  const std::uint32_t worst_case = sequence.prompt_tokens() + request.request().max_tokens;
-  Result<kv::Admission> admission = ledger_.admit(sequence.id(), plan, worst_case, now_);
+  Result<kv::Admission> admission =
+      ledger_.admit(sequence.id(), plan, worst_case(request, sequence), now_);
   if (admission) {
     for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
     if (!plan.runs.empty() && admission->runs.empty()) planned.refusal = ReuseRefusal::kNoRoom;

@@ -1,7 +1,8 @@
-// Engine::Impl: the engine thread's state. Methods stand in five files:
+// Engine::Impl: the engine thread's state. Methods stand in six files:
 //   engine.cpp          public calls, the thread and the step
 //   engine_admission.cpp  mail, deadlines, admission of waiting choices
 //   engine_reuse.cpp    plans, and prompts with moved runs
+//   engine_trim.cpp     contexts that are kept within a budget
 //   engine_results.cpp  what a step produced: tokens, ends, errors
 //   engine_report.cpp   who holds how much of the KV budget, what steps read
 //
@@ -23,6 +24,7 @@
 #include "engine/idle_work.h"
 #include "engine/inbox.h"
 #include "engine/request_check.h"
+#include "engine/score_store.h"
 #include "engine/waiting_queue.h"
 #include "model/batch.h"
 
@@ -99,6 +101,14 @@ class Engine::Impl {
                      std::span<const float> logits) const;
   const model::AttentionMass* mass_of(const ScheduledSequence& entry) const;
 
+  // ---- trimming (engine_trim.cpp)
+  // What it may hold at most, with the slots that trimming looks in.
+  std::uint32_t worst_case(const ActiveRequest& request, Sequence& sequence) const;
+  void trim_contexts();
+  Result<void> trim_context(ActiveRequest& request, Sequence& sequence);
+  void begin_trim(const ActiveRequest& request, Sequence& sequence);
+  void keep_trimmed_for_idle(const ActiveRequest& request, Sequence& sequence) const;
+
   // ---- results and ends (engine_results.cpp)
   void take_results();
   Result<void> take_result(const ScheduledSequence& entry);
@@ -157,6 +167,7 @@ class Engine::Impl {
   model::Batch batch_;
   model::BatchOutput output_;
 
+  ScoreStore scores_;
   IdleWork idle_;
   AuditBook audits_;
 

@@ -109,6 +109,12 @@ void EngineMetrics::count_end(const ActiveRequest& request, Tick now) {
   if (times.tpot_ms > 0) registry_->observe(Metric::kTimePerOutputToken, times.tpot_ms / 1000);
 }
 
+void EngineMetrics::count_dropped(std::uint32_t tokens, bool first) {
+  if (registry_ == nullptr) return;
+  if (first) registry_->add(Metric::kContextTrims, 1);
+  registry_->add(Metric::kContextTokensDropped, tokens);
+}
+
 void EngineMetrics::count_kv(double peak_bytes, double mean_bytes) {
   if (registry_ == nullptr) return;
   registry_->observe(Metric::kRequestKvPeak, peak_bytes);

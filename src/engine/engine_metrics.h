@@ -43,6 +43,8 @@ class EngineMetrics {
   void count_audit(const Audit& audit, bool broken);
   // `computed`: all tokens of idle work since the start.
   void update_idle(std::uint64_t computed);
+  // `first`: its context had not been cut before.
+  void count_dropped(std::uint32_t tokens, bool first);
   void set_load(std::uint32_t running, std::uint32_t waiting);
 
  private:

@@ -28,13 +28,15 @@ Engine::Impl::HeldKv Engine::Impl::held_by(const ActiveRequest& request) const {
   HeldKv first, shared, own;
   for (const auto& choice : request.choices()) {
     if (!choice->holds_blocks()) continue;
-    const std::uint64_t tokens = ledger_.length(choice->id());
+    const std::uint64_t tokens = ledger_.length(choice->id()) - ledger_.dropped(choice->id());
     const std::uint64_t blocks = ledger_.table(choice->id()).size();
     if (choice->choice() == 0) {
       first = {tokens, blocks};
       continue;
     }
-    const std::uint64_t whole = choice->reused_tokens() / block_size;
+    // Of a trimmed one it is not known which blocks those are.
+    const std::uint64_t whole =
+        ledger_.dropped(choice->id()) > 0 ? 0 : choice->reused_tokens() / block_size;
     shared.tokens = std::max(shared.tokens, whole * block_size);
     shared.blocks = std::max(shared.blocks, whole);
     own.tokens += tokens - whole * block_size;
@@ -53,7 +55,8 @@ void Engine::Impl::note_step_reads() {
   std::uint64_t bytes = parts_.read_cost.weight_bytes;
   bool only_decodes = true;
   for (const ScheduledSequence& entry : scheduled_) {
-    bytes += parts_.read_cost.kv_bytes(ledger_.length(entry.sequence->id()));
+    const SequenceId id = entry.sequence->id();
+    bytes += parts_.read_cost.kv_bytes(ledger_.length(id) - ledger_.dropped(id));
     only_decodes = only_decodes && entry.sequence->decoding() && entry.row_count == 1;
   }
   step_read_bytes_ = static_cast<double>(bytes);

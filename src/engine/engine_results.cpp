@@ -63,7 +63,7 @@ void Engine::Impl::commit_rows(const ScheduledSequence& entry) {
   ActiveRequest& request = *entry.request;
   const bool in_prompt = !sequence.decoding();
   sequence.rows_computed(entry.row_count);
-  if (request.publishes()) ledger_.commit(sequence.id());
+  if (request.publishes() || sequence.trim() != nullptr) ledger_.commit(sequence.id());
   if (!in_prompt) return;
   computed_prompt_tokens_ += entry.row_count;
   if (sequence.repairing()) begin_repair(sequence);

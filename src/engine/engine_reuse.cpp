@@ -133,11 +133,12 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
 }
 
 // Whether a cold run may well choose another next token; among the tokens that the gate's estimate
-// speaks of, and of those that are always the likeliest. `logits` are not sampled from yet.
+// speaks of, and of those that are always the likeliest. A context that is to be trimmed is not
+// exact afterwards either. `logits` are not sampled from yet.
 bool Engine::Impl::is_near_tie(const ActiveRequest& request, Sequence& sequence,
                                std::span<const float> logits) const {
   const ReuseWish& wish = request.request().reuse;
-  if (!sequence.is_approximate || !sequence.greedy() || wish.mode != ReuseMode::kRepair ||
+  if (!sequence.is_approximate || !sequence.greedy() || sequence.trims || wish.mode != ReuseMode::kRepair ||
       !sequence.expected_divergence || parts_.reuse.gate == nullptr ||
       sequence.generated_tokens() >= model::kEstimatedTokens)
     return false;

@@ -17,11 +17,12 @@ void IdleWork::add(ApproximateAnswer answer) {
 
 bool IdleWork::begin(SequenceId id, Tick now) {
   const ApproximateAnswer& answer = waiting_.front();
-  const auto total = static_cast<std::uint32_t>(answer.tokens.size());
+  auto total = static_cast<std::uint32_t>(answer.tokens.size());
   // Until it is audited the last row of the prompt is computed for its logits, whatever is stored.
   const std::uint32_t known = answer.logits.empty() ? total : answer.prompt_tokens;
   const TokenList prompt(answer.tokens.begin(), answer.tokens.begin() + known);
   const kv::ReusePlan plan = ledger_.plan(answer.space, prompt);
+  if (answer.look != nullptr) total += ContextTrim::scratch_tokens(trim_parts_, *answer.look);
   if (!ledger_.can_admit(plan, total)) return false;
   const Result<kv::Admission> admission = ledger_.admit(id, plan, total, now);
   if (!admission.ok()) return false;
@@ -37,6 +38,7 @@ void IdleWork::end(Tick now) {
 
 void IdleWork::pause(Tick now) {
   if (!running_) return;
+  trim_.reset();
   ledger_.rollback(*running_);
   ledger_.release(*running_, now);
   running_.reset();
@@ -71,6 +73,12 @@ Result<std::optional<Audit>> IdleWork::step(SequenceId id, Tick now) {
   }
   ApproximateAnswer& answer = waiting_.front();
   const std::uint32_t done = ledger_.committed(*running_);
+  if (done == answer.tokens.size()) {
+    const Result<bool> looked = look(now);
+    if (!looked.ok() || *looked) this->end(now);
+    if (!looked.ok()) return looked.error();
+    return std::optional<Audit>{};
+  }
   const auto total = static_cast<std::uint32_t>(answer.tokens.size());
   const std::uint32_t end =
       std::min({done + std::min(kStepRows, executor_.max_batch_rows()), total});
@@ -83,8 +91,27 @@ Result<std::optional<Audit>> IdleWork::step(SequenceId id, Tick now) {
     audit = compare_first_token(output_.logits, answer.logits, answer.allowed);
     answer.logits.clear();
   }
-  if (end == total) this->end(now);
+  if (end == total && answer.look == nullptr) this->end(now);
+  // A look publishes nothing, so what is computed is given to others first.
+  if (end == total && answer.look != nullptr && !std::exchange(answer.is_computed, true))
+    pause(now);
   return audit;
+}
+
+Result<bool> IdleWork::look(Tick now) {
+  const ApproximateAnswer& answer = waiting_.front();
+  if (trim_ == nullptr) {
+    ledger_.stop_publishing(*running_);
+    trim_ = std::make_unique<ContextTrim>(trim_parts_, *running_, *answer.look, answer.tokens,
+                                          scores_.find(answer.space, *answer.look, answer.tokens));
+  }
+  if (trim_->looking()) RETURN_IF_ERROR(trim_->look(now));
+  // What is known already is worth keeping: somebody may come before the end.
+  const auto known = static_cast<std::uint32_t>(trim_->looked());
+  scores_.put(answer.space, *answer.look,
+              TokenList(answer.tokens.begin(), answer.tokens.begin() + known),
+              trim_->scores().resized(known));
+  return !trim_->looking();
 }
 
 }  // namespace refrain::engine

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "engine/sampling.h"
 #include "kv/ledger.h"
+#include "model/trim_policy.h"
 
 namespace refrain::engine {
 
@@ -35,6 +36,12 @@ struct ReuseWish {
   // Of greedy answers: how likely each of the first tokens may be another one than that of a cold
   // run before the rest is computed exactly (where little is expected to be off: reuse_gate.h).
   double max_changed_first_tokens = 0.2;
+};
+
+// How much context an answer may hold on to while it is generated.
+struct ContextWish {
+  const model::TrimPolicy* policy = nullptr;  // null: all of it
+  std::uint32_t budget_tokens = 0;
 };
 
 // Why text that was found at another place was computed all the same.
@@ -66,6 +73,7 @@ struct GenerateRequest {
   Hash128 salt{};                // mixed into the cache space
   bool use_cache = true;         // false: neither match nor publish (reference runs)
   ReuseWish reuse = {};
+  ContextWish context = {};
   std::shared_ptr<const CompiledGrammar> grammar;  // null = free text
   Tick deadline = 0;                               // 0 = none
 };
@@ -97,6 +105,7 @@ struct Usage {
   // nothing judges it (kSplice).
   std::optional<double> divergence_estimate = {};
   ReuseRefusal refusal = ReuseRefusal::kNone;
+  std::uint32_t dropped_tokens = 0;     // of the first choice's context, trimmed away by its end
   std::uint32_t completion_tokens = 0;  // over all choices
   kv::MissReason miss_reason = kv::MissReason::kNone;
 };

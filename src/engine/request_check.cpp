@@ -23,6 +23,22 @@ Result<void> check_tokens(const TokenList& tokens, std::uint32_t vocabulary_size
   return {};
 }
 
+Result<void> check_context(const ContextWish& context, const RequestLimits& limits) {
+  if (context.policy == nullptr) return {};
+  const bool looks = context.policy->look != model::TrimLook::kNone;
+  if (limits.least_context_budget == 0 || (looks && !limits.can_look))
+    return invalid(str_cat("`", context.policy->name, "` needs what these kernels do not give"),
+                   looks && limits.least_context_budget > 0
+                       ? "use the policy window, or start the server without --kernels ggml"
+                       : "leave `context` out",
+                   "context.policy");
+  if (context.budget_tokens < limits.least_context_budget)
+    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens, ", at least ",
+                           limits.least_context_budget, " are needed here"),
+                   "raise it, or leave `context` out", "context.budget_tokens");
+  return {};
+}
+
 Result<void> fit_context(GenerateRequest& request, const RequestLimits& limits) {
   const bool pool_is_smaller = limits.max_context == 0 || limits.pool_tokens < limits.max_context;
   const std::uint32_t room = pool_is_smaller ? limits.pool_tokens : limits.max_context;
@@ -61,6 +77,7 @@ Result<void> check_and_fit(GenerateRequest& request, const RequestLimits& limits
   if (!(changed >= 0.0 && changed <= 1.0))
     return invalid(str_cat("`max_changed_first_tokens` is ", changed), "give a share, 0 to 1",
                    "reuse.max_changed_first_tokens");
+  RETURN_IF_ERROR(check_context(request.context, limits));
   return fit_context(request, limits);
 }
 

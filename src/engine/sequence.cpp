@@ -44,6 +44,7 @@ void Sequence::admitted(std::uint32_t cached_tokens) {
 }
 
 std::uint32_t Sequence::pending() const {
+  if (trim_ != nullptr && trim_->looking()) return 0;
   if (repairing()) return static_cast<std::uint32_t>(repair_->pending().size());
   const auto end = repair_ != nullptr ? static_cast<std::uint32_t>(repair_->first_row())
                                       : static_cast<std::uint32_t>(tokens_.size());

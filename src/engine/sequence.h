@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/choice_text.h"
+#include "engine/context_trim.h"
 #include "engine/grammar.h"
 #include "engine/idle_work.h"
 #include "engine/prompt_repair.h"
@@ -47,7 +48,7 @@ class Sequence {
   std::uint32_t computed() const { return computed_; }
   // Of its prompt, found in the cache when it was admitted.
   std::uint32_t reused_tokens() const { return reused_; }
-  // Rows that may run now; those of a repair while it lasts.
+  // Rows that may run now; those of a repair while it lasts, none while its context is looked at.
   std::uint32_t pending() const;
   bool decoding() const { return generated_tokens() > 0; }
 
@@ -69,6 +70,10 @@ class Sequence {
   bool repairing() const {
     return repair_ != nullptr && computed_ == static_cast<std::uint32_t>(repair_->first_row());
   }
+  // Its context is being trimmed, or was.
+  void trim_with(std::unique_ptr<ContextTrim> trim) { trim_ = std::move(trim); }
+  ContextTrim* trim() { return trim_.get(); }
+  const ContextTrim* trim() const { return trim_.get(); }
   // Its prompt is approximate: what to compute exactly once it has ended and nobody waits.
   void keep_for_idle(std::unique_ptr<ApproximateAnswer> answer) {
     approximate_ = std::move(answer);
@@ -101,6 +106,7 @@ class Sequence {
   std::optional<TokenEvent> take_event();
   const std::string& stop_matched() const { return stop_matched_; }
 
+  bool trims = false;           // its context is to be kept within a budget
   bool is_approximate = false;  // its prompt has rows that a cold run would not have computed
   // Of that, mean KL in nats over the first tokens of its answer; none if nothing judged it.
   std::optional<double> expected_divergence = {};
@@ -121,6 +127,7 @@ class Sequence {
   std::uint32_t reused_ = 0;
   std::unique_ptr<PromptRepair> repair_;
   std::vector<kv::SegmentRun> runs_;
+  std::unique_ptr<ContextTrim> trim_;
   std::unique_ptr<ApproximateAnswer> approximate_;
   bool holds_blocks_ = false;
   bool begun_again_ = false;

@@ -214,6 +214,20 @@ void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, st
   }
 }
 
+void gather_kv_rows(const KvLayout& layout, std::byte* layer, std::uint32_t head,
+                    std::span<const std::size_t> from, std::size_t to) {
+  const HeadTiles tiles{layout, layer + head * layout.head_bytes};
+  for (std::size_t done = 0; done < from.size();) {
+    // Neighbours of one tile go together.
+    std::uint32_t count = 1;
+    const auto left = static_cast<std::uint32_t>(kTileTokens - from[done] % kTileTokens);
+    while (count < left && done + count < from.size() && from[done + count] == from[done] + count)
+      ++count;
+    move_tile_tokens(tiles, from[done], to + done, count, nullptr);
+    done += count;
+  }
+}
+
 void load_stored_kv_row(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
                         std::size_t slot, float* key, float* value) {
   const std::size_t tile = slot / kTileTokens;

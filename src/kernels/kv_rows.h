@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/kv_layout.h"
 #include "kernels/row_ops.h"
@@ -42,6 +43,11 @@ struct KeyTurn {
 // are.
 void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, std::size_t to,
                   std::size_t count, const KeyTurn* turn);
+
+// The same for one head: its rows of slots from[i] go to slots [to, to + from.size()), in order.
+// Each target slot holds no row that is still to be copied.
+void gather_kv_rows(const KvLayout& layout, std::byte* layer, std::uint32_t head,
+                    std::span<const std::size_t> from, std::size_t to);
 
 // One slot of one head as it is stored, spread or not: key [key_dim] and value [value_dim]; either
 // may be null.

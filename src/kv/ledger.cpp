@@ -75,6 +75,9 @@ bool Ledger::can_admit(const ReusePlan& plan, std::uint32_t max_total_tokens) co
 std::uint32_t Ledger::blocks_for(std::uint32_t token_count) const {
   return impl_->blocks_for(token_count);
 }
+std::uint32_t Ledger::dropped(SequenceId id) const {
+  return std::as_const(*impl_).sequence(id).dropped;
+}
 const BlockTable& Ledger::table(SequenceId id) const {
   return std::as_const(*impl_).sequence(id).table;
 }
@@ -115,6 +118,12 @@ void Ledger::forgo_runs(SequenceId id) {
 }
 void Ledger::set_divergence(SequenceId id, float nats) {
   impl_->set_divergence(id, nats);
+}
+void Ledger::stop_publishing(SequenceId id) {
+  impl_->stop_publishing(id);
+}
+Result<BlockTable> Ledger::trim(SequenceId id, const Cut& cut, std::uint32_t max_total_tokens) {
+  return impl_->trim(id, cut, max_total_tokens);
 }
 void Ledger::release(SequenceId id, Tick now) {
   impl_->release(id, now);

@@ -142,6 +142,19 @@ struct Admission {
   std::vector<SegmentRun> runs;
 };
 
+// What a running sequence gives up of its table (trimming):
+//
+//   table before   [ kept ....... | begin ....... end | kept ............ ]
+//   table after    [ kept ....... | gathered          | kept ............ ]
+//
+// Kept blocks stay where they are, shared ones too: no K/V moves. The rows of the cut go, but for
+// those that its owner copies into the gathered blocks, as many as these have room for.
+struct Cut {
+  std::uint32_t begin = 0;     // index into the table
+  std::uint32_t end = 0;       // whole blocks of tokens, all of them
+  std::uint32_t gathered = 0;  // new blocks in their place, fewer than are cut
+};
+
 struct LedgerCounts {
   std::uint32_t total = 0, free = 0, evictable = 0, pinned = 0;
   std::uint32_t reserved = 0;  // promised to admitted sequences, not yet taken
@@ -159,6 +172,7 @@ struct LedgerTotals {
   std::uint64_t evicted_blocks = 0;
   std::uint64_t duplicate_blocks = 0;  // same content computed twice (concurrent requests)
   std::uint64_t copied_blocks = 0;     // copy on write
+  std::uint64_t trimmed_tokens = 0;    // given up by running sequences, gathered ones not counted
 };
 
 class Ledger {
@@ -186,6 +200,9 @@ class Ledger {
   const BlockTable& table(SequenceId id) const;
   std::uint32_t length(SequenceId id) const;     // tokens appended so far (cached ones included)
   std::uint32_t committed(SequenceId id) const;  // of those, with valid K/V
+  // Of those, given up by trim(): the row at position p is row p - dropped of its table, if it came
+  // behind the last cut.
+  std::uint32_t dropped(SequenceId id) const;
   LedgerCounts counts() const;
   const LedgerTotals& totals() const;
   const LedgerOptions& options() const;
@@ -217,6 +234,16 @@ class Ledger {
   // published. (What lies in front of that does not depend on it: the plan's divergence stays.)
   // CHECKs that it is finite and not negative.
   void set_divergence(SequenceId id, float nats);
+  // What is committed from now on is published to neither tree. All that was appended so far must
+  // be committed, unless it was never to be: then it is valid from now on, and nobody else's.
+  void stop_publishing(SequenceId id);
+  // Cuts its table. What it computes from then on is approximate, so it must publish no more. It
+  // will never be longer than `max_total_tokens`: what was reserved beyond goes back. Returns the
+  // blocks of the cut, whose rows nothing overwrites until the next call that changes anything:
+  // copy the wanted ones to table()[begin, begin + gathered) at once. kUnavailable, and nothing has
+  // changed, while there is no room for the gathered blocks beside the cut ones. CHECKs that
+  // everything appended is committed.
+  Result<BlockTable> trim(SequenceId id, const Cut& cut, std::uint32_t max_total_tokens);
   // Ends a sequence: its committed blocks stay cached (the last partial one too), the rest is
   // freed.
   void release(SequenceId id, Tick now);

@@ -1,6 +1,6 @@
 // Ledger::Impl: composes block pool, prefix tree, eviction order and sequences. Included by the
 // ledger's own .cpp files only: ledger.cpp (the public face), ledger_plan.cpp (planning),
-// ledger_life.cpp (the life of a sequence) and ledger_verify.cpp. Engine thread.
+// ledger_life.cpp (the life of a sequence), ledger_trim.cpp and ledger_verify.cpp. Engine thread.
 //
 // Why `append` cannot fail. Let available = free + evictable. Two rules hold after every operation:
 //   1. every evictable block is a candidate for eviction, so it can be had. What hangs below it
@@ -45,6 +45,8 @@ class Ledger::Impl {
   void rollback(SequenceId id);
   void forgo_runs(SequenceId id);
   void set_divergence(SequenceId id, float nats);
+  void stop_publishing(SequenceId id);
+  Result<BlockTable> trim(SequenceId id, const Cut& cut, std::uint32_t max_total_tokens);
   void release(SequenceId id, Tick now);
   std::uint32_t drop(const CacheSpace* only);
 
@@ -93,9 +95,14 @@ class Ledger::Impl {
   void let_go_of_source(Sequence& sequence);
   void let_go_of_runs(Sequence& sequence,
                       std::uint32_t committed);  // those that end there or before
+  // ---- trimming (ledger_trim.cpp)
+  bool has_room_for(const Sequence& sequence, const Cut& cut, std::uint32_t spare) const;
+  void leave_path(Sequence& sequence);
+  void let_go(const Sequence& sequence, BlockId block);
   // ---- parts of verify (ledger_verify.cpp)
   std::string verify_sequence(const Sequence& sequence, std::vector<std::uint32_t>& holders) const;
   std::string verify_published(const Sequence& sequence) const;
+  std::string verify_trimmed(const Sequence& sequence) const;
   std::string verify_path(const Sequence& sequence) const;
   std::string verify_block(BlockId block, std::uint32_t holders) const;
   std::string verify_totals() const;

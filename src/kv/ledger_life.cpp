@@ -1,6 +1,7 @@
 // The life of a sequence in the ledger: everything that changes a block. Engine thread.
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -164,8 +165,9 @@ void Ledger::Impl::append(SequenceId id, std::span<const TokenId> tokens, Tick n
         "append() beyond what was reserved at admission");
   running.length += static_cast<std::uint32_t>(tokens.size());
   running.last_used = now;
-  if (options_.prefix_cache) running.tail.insert(running.tail.end(), tokens.begin(), tokens.end());
-  while (running.table.size() < blocks_for(running.length)) {
+  if (options_.prefix_cache && running.publishes)
+    running.tail.insert(running.tail.end(), tokens.begin(), tokens.end());
+  while (running.table.size() < blocks_for(running.rows())) {
     CHECK(running.reserved > 0, "a sequence took more blocks than it reserved");
     running.table.push_back(take_block());
     --running.reserved;
@@ -179,7 +181,7 @@ void Ledger::Impl::commit(SequenceId id) {
   let_go_of_source(running);  // a step has run, so the copy was made
   running.committed = running.length;
   let_go_of_runs(running, running.committed);
-  if (options_.prefix_cache) publish_full_blocks(running);
+  if (options_.prefix_cache && running.publishes) publish_full_blocks(running);
   keep_cap();
 }
 
@@ -248,7 +250,7 @@ void Ledger::Impl::join_twin(Sequence& sequence, NodeId node) {
 }
 
 void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
-  const std::uint32_t kept_blocks = blocks_for(sequence.committed);
+  const std::uint32_t kept_blocks = blocks_for(sequence.committed - sequence.dropped);
   while (sequence.table.size() > kept_blocks) {
     unpin(sequence.table.back());
     sequence.table.pop_back();
@@ -256,7 +258,7 @@ void Ledger::Impl::drop_uncommitted(Sequence& sequence) {
     ++reserved_;
   }
   sequence.length = sequence.committed;
-  if (options_.prefix_cache)
+  if (options_.prefix_cache && sequence.publishes)
     sequence.tail.resize(sequence.committed - sequence.published * options_.block_size);
 }
 
@@ -294,13 +296,13 @@ void Ledger::Impl::set_divergence(SequenceId id, float nats) {
   CHECK(std::isfinite(nats) && nats >= 0, "a divergence is finite and not negative");
   Sequence& running = sequence(id);
   running.divergence = nats;
-  if (options_.prefix_cache) publish_full_blocks(running);
+  if (options_.prefix_cache && running.publishes) publish_full_blocks(running);
 }
 
 // ---- end
 
 void Ledger::Impl::publish_tail(Sequence& sequence) {
-  if (!options_.prefix_cache) return;
+  if (!options_.prefix_cache || !sequence.publishes) return;
   const auto part = std::span<const TokenId>(sequence.tail)
                         .first(sequence.publishable() - sequence.published * options_.block_size);
   if (part.empty()) return;
@@ -318,14 +320,9 @@ void Ledger::Impl::release(SequenceId id, Tick now) {
   let_go_of_source(ending);
   let_go_of_runs(ending, Sequence::kAllExact);
   reserved_ -= ending.reserved;
-  const auto let_go = [&](BlockId block) {
-    const NodeId node = tree_.node_of(block);
-    if (node != kNoNode) eviction_.keep_fresh(node, ending.last_used);
-    unpin(block);
-  };
   // From the tail to the head, the order in which they may be evicted.
-  for (auto block = ending.table.rbegin(); block != ending.table.rend(); ++block) let_go(*block);
-  for (auto block = ending.twins.rbegin(); block != ending.twins.rend(); ++block) let_go(*block);
+  for (BlockId block : std::views::reverse(ending.table)) let_go(ending, block);
+  for (BlockId block : std::views::reverse(ending.twins)) let_go(ending, block);
   sequences_.erase(id);
   keep_cap();
 }

@@ -32,9 +32,12 @@ std::string Ledger::Impl::verify_sequence(const Sequence& sequence,
 
   if (sequence.committed > sequence.length || sequence.length > sequence.max_total)
     return "committed <= length <= max_total does not hold";
-  if (sequence.table.size() != blocks_for(sequence.length))
+  if (sequence.dropped > sequence.committed || sequence.dropped % options_.block_size != 0)
+    return "what was trimmed is not whole blocks of what was committed";
+  if (sequence.table.size() != blocks_for(sequence.rows()))
     return "its table does not cover exactly its tokens";
-  if (sequence.table.size() + sequence.reserved != blocks_for(sequence.max_total))
+  if (sequence.table.size() + sequence.reserved !=
+      blocks_for(sequence.max_total - sequence.dropped))
     return "blocks taken and reserved are not its worst case";
   if (std::set<BlockId>(sequence.table.begin(), sequence.table.end()).size() !=
       sequence.table.size())
@@ -51,12 +54,22 @@ std::string Ledger::Impl::verify_published(const Sequence& sequence) const {
   if (!options_.prefix_cache)
     return sequence.published == 0 && sequence.tail.empty() ? ""
                                                             : "the cache is off, yet it has some";
+  if (!sequence.publishes) return verify_trimmed(sequence);
   if (sequence.published != sequence.publishable() / options_.block_size)
     return "published are not exactly the full committed blocks that may be";
   if (sequence.tail.size() !=
       sequence.length - static_cast<std::size_t>(sequence.published) * options_.block_size)
     return "its tail does not begin behind its published blocks";
   return verify_path(sequence);
+}
+
+// It may still stand in the tree until blocks of its path are cut, but nothing is added.
+std::string Ledger::Impl::verify_trimmed(const Sequence& sequence) const {
+  if (!sequence.tail.empty()) return "it publishes no more, yet keeps tokens for that";
+  if (sequence.dropped == 0) return verify_path(sequence);
+  if (sequence.cursor != kNoNode || sequence.published != 0 || !sequence.twins.empty())
+    return "it is trimmed, yet stands in the tree";
+  return {};
 }
 
 // From the cursor to the root: each node's block is the one in the table, or a twin of it.

@@ -5,6 +5,7 @@
 //   table      [ shared with the tree  |  private blocks                  ][ reserved, not taken ]
 //   tail                               [ tokens kept here .......... ]
 //   K/V          valid .................................. ][ being computed ]
+//              (trimmed: the table has blocks for length - dropped rows, and nothing is published)
 //   trees      exact ........ exact_end | approximate: a block that reaches behind it is, too
 #pragma once
 
@@ -35,7 +36,11 @@ struct Sequence {
   std::uint32_t length = 0;     // tokens appended
   std::uint32_t committed = 0;  // of those, with valid K/V
   std::uint32_t max_total = 0;
+  std::uint32_t dropped = 0;   // of the length, rows that trimming gave up
   std::uint32_t reserved = 0;  // blocks promised, not yet in the table
+  // Nothing more once it is trimmed, or about to be: its tail is empty then, and when blocks of its
+  // path are cut it leaves the tree: no cursor, nothing published, no twins.
+  bool publishes = true;
   // Where the sequence stands in the tree: the node of its last published block. Every node from
   // there to the root is pinned by this sequence, so that nothing can be evicted above it.
   NodeId cursor = kNoNode;
@@ -55,6 +60,7 @@ struct Sequence {
   std::optional<BlockId> copy_source;
   Tick last_used = 0;
 
+  std::uint32_t rows() const { return length - dropped; }  // that its table has
   std::uint32_t exact_end() const { return std::min(inherited_from, first_run); }
   // For the block that ends at `end`: what lies in front of the runs does not depend on them.
   float estimate(std::uint32_t end) const {

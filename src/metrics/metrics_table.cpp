@@ -80,6 +80,10 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "result", kAuditResults},
     {Metric::kIdleTokens, kCounter, "idle_computed_tokens_total",
      "Tokens of approximate answers computed exactly while nobody waited"},
+    {Metric::kContextTrims, kCounter, "context_trims_total",
+     "Running sequences whose context was cut to a budget"},
+    {Metric::kContextTokensDropped, kCounter, "context_tokens_dropped_total",
+     "Tokens of running sequences that were trimmed away, for the rest of their answers"},
 
     {Metric::kRequestsRunning, kGauge, "num_requests_running", "Sequences being computed now"},
     {Metric::kRequestsWaiting, kGauge, "num_requests_waiting", "Requests waiting for admission"},

@@ -41,6 +41,8 @@ enum class Metric {
   kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
   kReuseAudits,   // reuse_audits_total{result=agree|differ}
   kIdleTokens,    // idle_computed_tokens_total
+  kContextTrims,  // context_trims_total
+  kContextTokensDropped,  // context_tokens_dropped_total
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting

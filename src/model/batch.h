@@ -8,6 +8,10 @@
 // Positions may have gaps: rows between are not computed, and the others see what their slots hold
 // (a repair computes chosen rows of a sequence whose other rows were moved there). A row sees the
 // keys at positions <= its own, those of this batch included.
+//
+// A trimmed sequence (kv::Cut) has fewer rows in its table than its length: the row at position p,
+// behind all cuts, is row p - dropped of the table. Keys were turned by their own positions, so a
+// row sees those that stayed as it would see them beside the others.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +34,32 @@ struct BatchRow {
 
 struct BatchSequence {
   const kv::BlockTable* table = nullptr;  // valid during run()
-  std::uint32_t length = 0;               // tokens visible after this step: 0 .. length-1
+  std::uint32_t length = 0;               // tokens up to the last row of this step
+  std::uint32_t dropped = 0;              // of them, not in the table
+  std::uint32_t rows() const { return length - dropped; }
+};
+
+// How the weights of the rows that asked become one figure.
+enum class MassKind : std::uint8_t {
+  kSum,      // summed over rows and all query heads:           [layers][length]
+  kHeadSum,  // summed over rows and the query heads of a head: [layers][kv heads][length]
+  kHeadMax,  // the largest over rows of the sum over the query heads of a head; likewise
 };
 
 struct Batch {
   std::vector<BatchRow> rows;
   std::vector<BatchSequence> sequences;
   std::uint32_t first_mass_layer = 0;  // earlier layers give no attention mass
+  MassKind mass_kind = MassKind::kSum;
 };
 
-// How much attention the rows that asked paid to each key of their sequence: softmax weights summed
-// over these rows and all query heads, for each layer from Batch::first_mass_layer on. The last
+// How much attention the rows that asked paid to each key of their sequence: softmax weights, made
+// one as Batch::mass_kind says, for each layer from Batch::first_mass_layer on. The last
 // layer is left out (zeros) of a batch in which no row wants logits or hidden state.
 struct AttentionMass {
   std::uint32_t sequence = 0;  // index into Batch::sequences
-  std::uint32_t length = 0;    // keys: the sequence's length
-  std::vector<float> weights;  // [layer_count - first_mass_layer][length]
+  std::uint32_t length = 0;    // keys: rows of the sequence's table
+  std::vector<float> weights;  // [layer_count - first_mass_layer], (kv heads), [length]
 };
 
 // Results in the order of the rows that asked; reused between steps.

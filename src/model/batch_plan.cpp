@@ -18,9 +18,12 @@ void check_batch([[maybe_unused]] const Batch& batch, [[maybe_unused]] std::uint
     DCHECK(sequence.table != nullptr, "sequence without a block table");
     DCHECK(row.position >= 0 && static_cast<std::uint32_t>(row.position) < sequence.length,
            "row beyond the end of its sequence");
-    DCHECK(sequence.table->size() * block_size >= sequence.length, "block table too short");
-    DCHECK(row.slot == kv::slot_of(*sequence.table, row.position, block_size),
-           "row's slot is not where its block table says");
+    DCHECK(sequence.dropped <= static_cast<std::uint32_t>(row.position), "a row that was dropped");
+    DCHECK(sequence.table->size() * block_size >= sequence.rows(), "block table too short");
+    DCHECK(
+        row.slot == kv::slot_of(*sequence.table,
+                                row.position - static_cast<Position>(sequence.dropped), block_size),
+        "row's slot is not where its block table says");
     const bool continues = i > 0 && batch.rows[i - 1].sequence == row.sequence;
     DCHECK(continues || !seen[row.sequence], "rows of a sequence are not adjacent");
     DCHECK(!continues || batch.rows[i - 1].position < row.position, "positions do not ascend");
@@ -39,12 +42,14 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   check_batch(batch, block_size);
   tokens.clear();
   positions.clear();
+  keys.clear();
   slots.clear();
   selected.clear();
   logit_rows.clear();
   hidden_rows.clear();
   mass_rows.clear();
   first_mass_layer = batch.first_mass_layer;
+  mass_kind = batch.mass_kind;
   sequences.clear();
   sequence_ids.clear();
   lengths.clear();
@@ -56,6 +61,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
     }
     tokens.push_back(token);
     positions.push_back(row.position);
+    keys.push_back(row.position - static_cast<Position>(batch.sequences[row.sequence].dropped));
     slots.push_back(static_cast<std::int64_t>(row.slot));
     const auto index = static_cast<std::uint32_t>(selected.size());
     if (row.wants_logits) logit_rows.push_back(index);
@@ -66,13 +72,13 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
       const BatchSequence& sequence = batch.sequences[row.sequence];
       sequences.push_back({sequence.table->data(), static_cast<std::uint32_t>(i), 0});
       sequence_ids.push_back(row.sequence);
-      lengths.push_back(sequence.length);
+      lengths.push_back(sequence.rows());
     }
     ++sequences.back().row_count;
   }
   const kernels::AttentionShape attention_shape{
       shape.head_count, shape.kv_head_count, shape.key_dim, shape.value_dim, shape.attention_scale};
-  kernels::plan_attention(sequences, positions.data(), attention_shape, thread_count, attention);
+  kernels::plan_attention(sequences, keys.data(), attention_shape, thread_count, attention);
   return {};
 }
 
@@ -80,6 +86,7 @@ BatchPlan BatchPlan::largest(std::uint32_t row_count) {
   BatchPlan plan;
   plan.tokens.resize(row_count);
   plan.positions.resize(row_count);
+  plan.keys.resize(row_count);
   plan.slots.resize(row_count);
   for (std::uint32_t i = 0; i < row_count; ++i) {
     plan.selected.push_back(static_cast<std::int32_t>(i));

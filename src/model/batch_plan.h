@@ -16,15 +16,17 @@ namespace refrain::model {
 struct BatchPlan {
   std::vector<std::int32_t> tokens;        // [rows]
   std::vector<Position> positions;         // [rows]
+  std::vector<Position> keys;              // [rows] their place among the keys of their sequence
   std::vector<std::int64_t> slots;         // [rows]
   std::vector<std::int32_t> selected;      // rows that want logits or hidden state, ascending
   std::vector<std::uint32_t> logit_rows;   // indices into `selected`
   std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
   std::vector<std::uint32_t> mass_rows;    // rows that want attention mass, ascending
   std::uint32_t first_mass_layer = 0;
+  MassKind mass_kind = MassKind::kSum;
   std::vector<kernels::AttentionSequence> sequences;
   std::vector<std::uint32_t> sequence_ids;  // [sequences] indices into Batch::sequences
-  std::vector<std::uint32_t> lengths;       // [sequences] tokens visible after the step
+  std::vector<std::uint32_t> lengths;       // [sequences] keys visible after the step
   kernels::AttentionPlan attention;
 
   // kInternal if a token is not in the vocabulary (the engine checks requests; operators would

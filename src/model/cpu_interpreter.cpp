@@ -216,7 +216,7 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
   call.kv = arena_.layer(operation.attention.layer);
   call.query = floats(operation.a);
   call.output = floats(operation.result);
-  call.positions = plan_->positions.data();
+  call.positions = plan_->keys.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
   const bool wants_mass = mass_.wanted(operation.attention.layer);

@@ -60,6 +60,15 @@ void KvArena::copy_rows(const kv::BlockCopy& copy) {
   }
 }
 
+void KvArena::gather(std::uint32_t layer, std::uint32_t head, std::span<const std::size_t> from,
+                     std::size_t to) {
+  const std::size_t slots = std::size_t{block_size_} * block_count_;
+  CHECK(layer < layer_count_ && head < layout_.kv_head_count && to + from.size() <= slots,
+        "gathering outside the arena");
+  for (const std::size_t slot : from) CHECK(slot < slots, "gathering from outside the arena");
+  kernels::gather_kv_rows(layout_, this->layer(layer), head, from, to);
+}
+
 void KvArena::read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot, float* key,
                        float* value) const {
   CHECK(layer < layer_count_ && head < layout_.kv_head_count &&

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/ids.h"
 #include "base/page_memory.h"
@@ -42,6 +43,11 @@ class KvArena {
 
   // Copies rows [0, row_count) of block `from` to block `to` in all layers.
   void copy_rows(const kv::BlockCopy& copy);
+
+  // For one layer and KV head: the rows of slots from[i] go to slots [to, to + from.size()), in
+  // order, bit for bit.
+  void gather(std::uint32_t layer, std::uint32_t head, std::span<const std::size_t> from,
+              std::size_t to);
 
   // One slot of a layer and KV head as floats: key [key_dim] and value [value_dim]; either may be
   // null.

@@ -33,7 +33,7 @@ Result<void> MassSum::begin(const BatchPlan& plan) {
     const auto asks = [](const float* row) { return row != nullptr; };
     if (std::none_of(first, first + sequence.row_count, asks)) continue;
     sums_.push_back({plan.sequence_ids[s], plan.lengths[s], {}});
-    sums_.back().weights.assign(std::size_t{layers} * plan.lengths[s], 0.0F);
+    sums_.back().weights.assign(std::size_t{layers} * heads_of_sum() * plan.lengths[s], 0.0F);
   }
   return {};
 }
@@ -43,15 +43,21 @@ void MassSum::add_layer(std::uint32_t layer) {
   for (std::size_t s = 0; s < plan_->sequences.size(); ++s) {
     if (sum == sums_.size() || sums_[sum].sequence != plan_->sequence_ids[s]) continue;
     AttentionMass& mass = sums_[sum++];
-    float* to = mass.weights.data() + std::size_t{layer - plan_->first_mass_layer} * mass.length;
+    float* layer_sum = mass.weights.data() +
+                       std::size_t{layer - plan_->first_mass_layer} * heads_of_sum() * mass.length;
     const kernels::AttentionSequence& sequence = plan_->sequences[s];
     for (std::uint32_t i = 0; i < sequence.row_count; ++i) {
       const std::uint32_t row = sequence.first_row + i;
       if (rows_[row] == nullptr) continue;
-      const auto keys = static_cast<std::size_t>(plan_->positions[row]) + 1;
+      const auto keys = static_cast<std::size_t>(plan_->keys[row]) + 1;
       for (std::size_t head = 0; head < shape_.kv_head_count; ++head) {
         const float* from = rows_[row] + head * stride_;
-        for (std::size_t key = 0; key < keys; ++key) to[key] += from[key];
+        float* to = layer_sum + (heads_of_sum() == 1 ? 0 : head) * mass.length;
+        if (plan_->mass_kind == MassKind::kHeadMax) {
+          for (std::size_t key = 0; key < keys; ++key) to[key] = std::max(to[key], from[key]);
+        } else {
+          for (std::size_t key = 0; key < keys; ++key) to[key] += from[key];
+        }
       }
     }
   }

@@ -41,6 +41,10 @@ class MassSum {
   std::uint64_t bytes() const { return memory_.bytes(); }
 
  private:
+  std::size_t heads_of_sum() const {
+    return plan_->mass_kind == MassKind::kSum ? 1 : shape_.kv_head_count;
+  }
+
   const ModelShape& shape_;
   const BatchPlan* plan_ = nullptr;
   AlignedBuffer memory_;  // [mass rows][kv_head_count][stride_] of the layer at hand

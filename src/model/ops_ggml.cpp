@@ -194,7 +194,7 @@ void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thr
   call.kv = node.kv;
   call.query = static_cast<const float*>(result->src[0]->data);
   call.output = static_cast<float*>(result->data);
-  call.positions = plan.positions.data();
+  call.positions = plan.keys.data();
   call.sequences = plan.sequences.data();
   call.block_size = self.arena_.block_size();
   float* scratch = self.attention_scratch_.floats_of(static_cast<std::size_t>(thread));

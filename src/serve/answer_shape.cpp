@@ -102,6 +102,7 @@ void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized) {
     out.field("divergence_estimate", *usage.divergence_estimate);
   if (usage.refusal != engine::ReuseRefusal::kNone)
     out.field("reuse_refusal", reuse_refusal_text(usage.refusal));
+  if (usage.dropped_tokens > 0) out.field("dropped_tokens", usage.dropped_tokens);
   if (normalized) out.field("normalized", true);
   out.end_object();
   out.end_object();
@@ -176,6 +177,7 @@ void CallTotals::add(const engine::TokenEvent& finished) {
   usage_.moved_tokens += finished.usage.moved_tokens;
   usage_.repaired_tokens += finished.usage.repaired_tokens;
   usage_.computed_tokens += finished.usage.computed_tokens;
+  usage_.dropped_tokens += finished.usage.dropped_tokens;
   usage_.completion_tokens += finished.usage.completion_tokens;
   if (finished.usage.divergence_estimate > usage_.divergence_estimate)
     usage_.divergence_estimate = finished.usage.divergence_estimate;

@@ -42,7 +42,8 @@ Api::Api(const ServerParts& parts, const ServerOptions& options)
       options_(options),
       defaults_{.max_choices = options.max_choices,
                 .sampling = options.default_sampling,
-                .reuse = options.default_reuse},
+                .reuse = options.default_reuse,
+                .context = options.default_context},
       fingerprint_(
           "fp_" +
           to_hex(hash_text(str_cat(parts.model_name, '\0', parts.exactness))).substr(0, 10)),
@@ -141,6 +142,7 @@ Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
   request.ignore_eos = fields.ignore_eos;
   request.use_cache = fields.use_cache;
   request.reuse = fields.reuse;
+  request.context = fields.context;
   request.tenant = caller.tenant;
   request.salt = caller.salt;
   if (!fields.cache_salt.empty())

@@ -153,12 +153,49 @@ void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   if (inner.failed()) read.fail(inner.error());
 }
 
+// {"policy": "heavy_hitters", "budget_tokens": 1024} or "none". As with `reuse` an unknown member
+// is a mistake. The engine knows how small a budget may be.
+void read_context(FieldReader& read, engine::ContextWish* context) {
+  const Json* member = read.any("context");
+  if (member == nullptr) return;
+  if (member->text() != nullptr && *member->text() == kNoPolicy) {
+    *context = {};
+    return;
+  }
+  if (member->object() == nullptr) {
+    read.fail("context", "must be an object or the string `none`",
+              R"(write {"policy": "heavy_hitters", "budget_tokens": 1024})");
+    return;
+  }
+  FieldReader inner(*member, read.path_of("context"));
+  for (const JsonMember& item : *member->object()) {
+    if (item.name != "policy" && item.name != "budget_tokens")
+      inner.fail(to_valid_utf8(item.name.substr(0, 40)), "is not known",
+                 "`context` holds `policy` and `budget_tokens`");
+  }
+  std::string word;
+  if (inner.text("policy", &word)) {
+    context->policy = model::trim_policy_named(word);
+    if (context->policy == nullptr && word != kNoPolicy)
+      inner.fail("policy",
+                 str_cat("must be ", context_policy_words(", "), ", not `",
+                         to_valid_utf8(word.substr(0, 40)), "`"),
+                 "leave it out to take what the server was started with (--context-policy)");
+  }
+  inner.integer_into("budget_tokens", 1, std::numeric_limits<std::int32_t>::max(),
+                     &context->budget_tokens);
+  if (context->policy != nullptr && context->budget_tokens == 0)
+    inner.fail("budget_tokens", "is missing", "say how many tokens of context may be kept");
+  if (inner.failed()) read.fail(inner.error());
+}
+
 }  // namespace
 
 GenerationFields read_generation_fields(FieldReader& read, const GenerationDefaults& defaults) {
   GenerationFields fields;
   fields.sampling = defaults.sampling;
   fields.reuse = defaults.reuse;
+  fields.context = defaults.context;
   read.text("model", &fields.model);
   read_sampling(read, &fields.sampling);
   read_max_tokens(read, &fields.max_tokens);
@@ -175,6 +212,7 @@ GenerationFields read_generation_fields(FieldReader& read, const GenerationDefau
   read.boolean("cache_prompt", &fields.use_cache);
   read.text("cache_salt", &fields.cache_salt);
   read_reuse(read, &fields.reuse);
+  read_context(read, &fields.context);
   return fields;
 }
 

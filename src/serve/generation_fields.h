@@ -22,6 +22,7 @@ struct GenerationDefaults {
   std::uint32_t max_choices = 16;
   engine::SamplingParams sampling = {};
   engine::ReuseWish reuse = {};
+  engine::ContextWish context = {};
 };
 
 struct GenerationFields {
@@ -37,6 +38,7 @@ struct GenerationFields {
   bool use_cache = true;         // extension: cache_prompt
   std::string cache_salt;        // extension: own cache space
   engine::ReuseWish reuse;       // extension: text that stood at another place
+  engine::ContextWish context;   // extension: how much context an answer may hold on to
 };
 
 // Everything but logprobs, whose form differs between the two endpoints.

@@ -30,6 +30,10 @@ void write_model(JsonWriter& out, const ServerParts& parts, const ServerOptions&
   // Where audits broke the promise, reuse stops as if nothing had been measured.
   out.field("calibrated", parts.calibrated && !parts.engine->snapshot().promise_broken);
   out.end_object();
+  const engine::ContextWish& context = options.default_context;
+  out.key("context_policy").begin_object();
+  out.field("policy", context.policy == nullptr ? kNoPolicy : context.policy->name);
+  out.field("budget_tokens", context.budget_tokens).end_object();
   out.key("aliases").begin_array();
   for (const std::string& alias : parts.model_aliases) out.value(alias);
   out.end_array().end_object().end_object();

@@ -22,6 +22,15 @@ std::string_view reuse_mode_text(engine::ReuseMode mode) {
   return "exact";
 }
 
+std::string context_policy_words(std::string_view separator) {
+  std::string words(kNoPolicy);
+  for (const model::TrimPolicy& policy : model::trim_policies()) {
+    words += separator;
+    words += policy.name;
+  }
+  return words;
+}
+
 std::string_view reuse_refusal_text(engine::ReuseRefusal refusal) {
   switch (refusal) {
     case engine::ReuseRefusal::kNone:

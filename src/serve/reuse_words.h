@@ -1,7 +1,9 @@
-// The words of reuse as clients and options write and read them. Plain functions; any thread.
+// The words of reuse and of trimming as clients and options write and read them. Plain functions;
+// any thread.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "engine/request.h"
@@ -11,6 +13,11 @@ namespace refrain::serve {
 // "exact" | "repair" | "splice"; nothing for another word.
 std::optional<engine::ReuseMode> reuse_mode(std::string_view word);
 std::string_view reuse_mode_text(engine::ReuseMode mode);
+
+// Trims nothing; the other policies are named in model/trim_policy.h.
+inline constexpr std::string_view kNoPolicy = "none";
+// All of them, such as "none, window, heavy_hitters".
+std::string context_policy_words(std::string_view separator);
 
 // "none" | "uncalibrated" | "divergence" | "no_room" | "unsupported"
 std::string_view reuse_refusal_text(engine::ReuseRefusal refusal);

@@ -54,6 +54,7 @@ struct ServerOptions {
   bool normalize_input = false;                  // user messages are rewritten (text/normalizer.h)
   engine::SamplingParams default_sampling = {};  // used where a request leaves a field out
   engine::ReuseWish default_reuse = {};          // likewise
+  engine::ContextWish default_context = {};      // likewise
 };
 
 // What the server speaks for; composed in cli/, outlives the server.

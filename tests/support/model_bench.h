@@ -49,6 +49,15 @@ struct ModelBench {
                    .probes = &*probes,
                    .gate = gate ? &*gate : nullptr,
                    .first_mass_layer = model::first_looking_layer(model->shape().layer_count)};
+    const model::ModelShape& shape = model->shape();
+    parts.trim = {.ledger = ledger.get(),
+                  .executor = executor.get(),
+                  .arena = arena.get(),
+                  .can_look = true,
+                  .layer_count = shape.layer_count,
+                  .kv_head_count = shape.kv_head_count,
+                  .window = shape.sliding_window,
+                  .repeat_request = tokenizer->encode(engine::kRepeatRequest, {.add_bos = false})};
     parts.tokenizer = tokenizer.get();
     parts.executor = executor.get();
     parts.ledger = ledger.get();

@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::size_t kVocabulary = 1000;
 const GenerationDefaults kDefaults{
-    .max_choices = 16, .reuse = {.mode = engine::ReuseMode::kSplice, .max_divergence = 0.5}};
+    .max_choices = 16,
+    .reuse = {.mode = engine::ReuseMode::kSplice, .max_divergence = 0.5},
+    .context = {.policy = model::trim_policy_named("window"), .budget_tokens = 512}};
 
 Result<ChatRequest> chat(const std::string& text) {
   ASSIGN_OR_RETURN(const Json body, parse_json(text));
@@ -170,6 +172,55 @@ TEST(ChatRequest, reuse_is_an_object_or_the_name_of_a_mode) {
     ASSERT_TRUE(same.ok()) << each.members << ": " << same.error().message;
     EXPECT_EQ(same->generation.reuse.mode, each.mode) << each.members;
     EXPECT_EQ(same->generation.reuse.max_divergence, each.max_divergence) << each.members;
+  }
+}
+
+TEST(ChatRequest, context_is_an_object_or_none) {
+  struct Case {
+    const char* members;
+    const char* policy;
+    std::uint32_t budget_tokens;
+  };
+  const Case cases[] = {
+      {R"("n":1)", "window", 512},  // the server's own
+      {R"("context":null)", "window", 512},
+      {R"("context":{})", "window", 512},
+      {R"("context":"none")", "", 0},
+      {R"("context":{"policy":"none"})", "", 512},
+      {R"("context":{"policy":"kvzip"})", "kvzip", 512},
+      {R"("context":{"budget_tokens":64})", "window", 64},
+      {R"("context":{"policy":"heavy_hitters","budget_tokens":1024})", "heavy_hitters", 1024},
+  };
+  for (const Case& each : cases) {
+    const auto request = chat_with(each.members);
+    ASSERT_TRUE(request.ok()) << each.members << ": " << request.error().message;
+    const engine::ContextWish& context = request->generation.context;
+    EXPECT_EQ(context.policy == nullptr ? "" : context.policy->name, each.policy) << each.members;
+    EXPECT_EQ(context.budget_tokens, each.budget_tokens) << each.members;
+  }
+}
+
+TEST(ChatRequest, wrong_context_names_the_member_and_says_what_is_right) {
+  struct Case {
+    const char* members;
+    const char* field;
+    const char* said;  // in message or hint
+  };
+  const Case cases[] = {
+      {R"("context":"window")", "context", R"("policy": "heavy_hitters")"},
+      {R"("context":7)", "context", "an object"},
+      {R"("context":{"policy":"h2o"})", "context.policy", "none, window, heavy_hitters"},
+      {R"("context":{"policy":1})", "context.policy", "must be a string"},
+      {R"("context":{"budget_tokens":0})", "context.budget_tokens", "between 1 and"},
+      {R"("context":{"budget_tokens":1.5})", "context.budget_tokens", "integer"},
+      {R"("context":{"policy":"window","budget":9})", "context.budget", "`budget_tokens`"},
+  };
+  for (const Case& each : cases) {
+    const auto request = chat_with(each.members);
+    EXPECT_EQ(fault(request), each.field) << each.members;
+    if (request.ok()) continue;
+    const std::string all = request.error().message + " " + request.error().hint;
+    EXPECT_NE(all.find(each.said), std::string::npos) << each.members << ": " << all;
   }
 }
 

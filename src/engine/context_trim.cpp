@@ -1,0 +1,214 @@
+// See context_trim.h.
+#include "engine/context_trim.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace refrain::engine {
+namespace {
+
+constexpr std::uint32_t kAskedRows = 64;   // of the end of a context
+constexpr std::uint32_t kPieceRows = 256;  // of a repetition, with what asks for it
+constexpr std::uint32_t kLeadRows = 8;     // in front of a piece, so that it is clear what follows
+
+std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
+}  // namespace
+
+std::uint32_t ContextTrim::scratch_tokens(const TrimParts& parts, const model::TrimPolicy& policy) {
+  const std::uint32_t block_size = parts.bounds().block_size;
+  switch (policy.look) {
+    case model::TrimLook::kNone:
+      return 0;
+    case model::TrimLook::kLastRows:
+      return kAskedRows + 3 * block_size;  // whole blocks on both sides
+    case model::TrimLook::kRepetition:
+      return kPieceRows;
+  }
+  return 0;
+}
+
+ContextTrim::ContextTrim(const TrimParts& parts, SequenceId id, const model::TrimPolicy& policy,
+                         TokenList context, model::TrimScores scores)
+    : parts_(parts),
+      id_(id),
+      policy_(policy),
+      context_(std::move(context)),
+      scores_(std::move(scores)) {
+  const std::uint32_t length = parts_.ledger->length(id_);
+  CHECK(length == context_.size() && parts_.ledger->dropped(id_) == 0, "another context");
+  looked_ = policy_.look == model::TrimLook::kNone ? context_.size() : scores_.length;
+  CHECK(looked_ <= length &&
+            (looked_ == 0 || looked_ == length || policy_.look == model::TrimLook::kRepetition),
+        "scores of another context");
+  if (!looking()) return;
+  CHECK(parts_.can_look, "operators that show no attention");
+  scores_ = scores_.empty()
+                ? model::TrimScores{parts_.layer_count, parts_.kv_head_count, length, {}}
+                : scores_.resized(length);
+}
+
+Result<void> ContextTrim::look(Tick now) {
+  CHECK(looking(), "all was looked at");
+  const Pass pass = policy_.look == model::TrimLook::kLastRows ? last_rows(now) : next_piece(now);
+  const Result<void> ran = run(pass);
+  parts_.ledger->rollback(id_);
+  return ran;
+}
+
+// The last rows once more, at their own positions, in blocks of their own: what they write is what
+// their shared blocks hold already.
+ContextTrim::Pass ContextTrim::last_rows(Tick now) {
+  const std::uint32_t block_size = parts_.bounds().block_size;
+  const auto length = static_cast<std::uint32_t>(context_.size());
+  const std::uint32_t asked = std::min(length, kAskedRows);
+  Pass pass;
+  pass.first = (length - asked) / block_size * block_size;
+  pass.asked_from = length - asked - pass.first;
+  pass.end = length;
+  pass.tokens.assign(context_.begin() + pass.first, context_.end());
+  const std::uint32_t blocks = blocks_of(length, block_size);
+  const std::uint32_t again = blocks - pass.first / block_size;
+  const TokenList fill((blocks + again) * block_size - length, TokenId{0});
+  parts_.ledger->append(id_, fill, now);
+  const kv::BlockTable& table = parts_.ledger->table(id_);
+  pass.table.assign(table.begin(), table.begin() + pass.first / block_size);
+  pass.table.insert(pass.table.end(), table.begin() + blocks, table.end());
+  looked_ = context_.size();
+  return pass;
+}
+
+ContextTrim::Pass ContextTrim::next_piece(Tick now) {
+  Pass pass;
+  pass.first = static_cast<std::uint32_t>(context_.size());
+  pass.tokens = parts_.repeat_request;
+  const auto at = [&](std::size_t index) {
+    return context_.begin() + static_cast<std::ptrdiff_t>(index);
+  };
+  pass.tokens.insert(pass.tokens.end(), at(looked_ - std::min<std::size_t>(looked_, kLeadRows)),
+                     at(looked_));
+  pass.asked_from = static_cast<std::uint32_t>(pass.tokens.size());
+  CHECK(pass.asked_from < kPieceRows, "no room for a piece behind what asks for it");
+  const std::size_t end =
+      std::min<std::size_t>(context_.size(), looked_ + kPieceRows - pass.asked_from);
+  pass.tokens.insert(pass.tokens.end(), at(looked_), at(end));
+  parts_.ledger->append(id_, pass.tokens, now);
+  pass.table = parts_.ledger->table(id_);
+  // Each row is judged by its own piece alone: so what was found for a beginning stays what it is.
+  pass.begin = static_cast<std::uint32_t>(looked_);
+  pass.end = static_cast<std::uint32_t>(end);
+  looked_ = end;
+  return pass;
+}
+
+Result<void> ContextTrim::run(const Pass& pass) {
+  const std::uint32_t block_size = parts_.bounds().block_size;
+  const auto count = static_cast<std::uint32_t>(pass.tokens.size());
+  batch_.first_mass_layer = 0;
+  batch_.mass_kind = policy_.mass;
+  for (std::uint32_t done = 0; done < count;) {
+    const std::uint32_t end = std::min(count, done + parts_.executor->max_batch_rows());
+    batch_.sequences.assign(1, {.table = &pass.table, .length = pass.first + end});
+    batch_.rows.clear();
+    for (; done < end; ++done) {
+      const auto position = static_cast<Position>(pass.first + done);
+      batch_.rows.push_back({.token = pass.tokens[done],
+                             .position = position,
+                             .sequence = 0,
+                             .slot = kv::slot_of(pass.table, position, block_size),
+                             // Without a row that wants logits the last layer attends to nothing.
+                             .wants_logits = done + 1 == end,
+                             .wants_mass = done >= pass.asked_from});
+    }
+    RETURN_IF_ERROR(parts_.executor->run(batch_, output_));
+    for (const model::AttentionMass& mass : output_.mass)
+      scores_.add(mass, policy_.mass, pass.begin, pass.end);
+  }
+  return {};
+}
+
+Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_tokens,
+                              std::uint32_t max_total_tokens) {
+  CHECK(!looking() && !was_cut(), "a context is cut once, after the look");
+  const std::uint32_t rows = parts_.ledger->length(id_);
+  const std::optional<model::TrimShape> shape =
+      model::trim_shape(policy_, rows, budget_tokens, room_tokens, parts_.bounds());
+  if (!shape) return {};
+  if (policy_.whole_blocks) {
+    cut_blocks(*shape, max_total_tokens);
+  } else {
+    RETURN_IF_ERROR(cut_rows(*shape, max_total_tokens));
+  }
+  max_total_tokens_ = max_total_tokens;
+  kept_front_ = shape->sink_blocks + shape->middle_blocks;
+  scores_ = {};
+  return {};
+}
+
+Result<void> ContextTrim::cut_rows(const model::TrimShape& shape, std::uint32_t max_total_tokens) {
+  const kv::Cut cut{shape.sink_blocks, shape.recent_begin, shape.middle_blocks};
+  ASSIGN_OR_RETURN(const kv::BlockTable dropped, parts_.ledger->trim(id_, cut, max_total_tokens));
+  const auto gathered = std::span(parts_.ledger->table(id_)).subspan(cut.begin, cut.gathered);
+  if (!gathered.empty()) gather(dropped, cut.begin * parts_.bounds().block_size, gathered);
+  return {};
+}
+
+// `from`: the blocks of the cut, whose first row is row `first_row` of the context.
+void ContextTrim::gather(const kv::BlockTable& from, std::uint32_t first_row,
+                         std::span<const BlockId> to) {
+  const std::uint32_t block_size = parts_.bounds().block_size;
+  const std::size_t rows = from.size() * block_size;
+  std::vector<std::size_t> slots;
+  for (std::uint32_t layer = 0; layer < parts_.layer_count; ++layer) {
+    for (std::uint32_t head = 0; head < parts_.kv_head_count; ++head) {
+      // Rows that came after the look have no score.
+      std::vector<float> scores(rows, 0.0F);
+      const std::span<const float> looked = scores_.of(layer, head);
+      for (std::size_t i = 0; i < rows && first_row + i < looked.size(); ++i)
+        scores[i] = looked[first_row + i];
+      slots.clear();
+      for (const std::uint32_t row : model::choose_rows(
+               scores, static_cast<std::uint32_t>(to.size()) * block_size, policy_.reach))
+        slots.push_back(kv::slot_of(from, static_cast<Position>(row), block_size));
+      for (std::size_t block = 0; block < to.size(); ++block)
+        parts_.arena->gather(layer, head, std::span(slots).subspan(block * block_size, block_size),
+                             std::size_t{to_int(to[block])} * block_size);
+    }
+  }
+}
+
+// Whole blocks go, from the back to the front, so that indices in front stay what they are.
+void ContextTrim::cut_blocks(const model::TrimShape& shape, std::uint32_t max_total_tokens) {
+  const std::uint32_t block_size = parts_.bounds().block_size;
+  const std::uint32_t begin = shape.sink_blocks, end = shape.recent_begin;
+  const std::vector<float> scores =
+      model::block_scores(scores_, begin * block_size, end * block_size, block_size);
+  std::vector<bool> stays(end, false);
+  for (const std::uint32_t block : model::choose_rows(scores, shape.middle_blocks, policy_.reach))
+    stays[begin + block] = true;
+  for (std::uint32_t at = end; at > begin;) {
+    const std::uint32_t run_end = at;
+    while (at > begin && !stays[at - 1]) --at;
+    if (at < run_end) {
+      const auto cut = parts_.ledger->trim(id_, {at, run_end, 0}, max_total_tokens);
+      CHECK(cut.ok(), "a cut that gathers nothing needs no room");
+    }
+    while (at > begin && stays[at - 1]) --at;
+  }
+}
+
+void ContextTrim::slide(std::uint32_t budget_tokens) {
+  CHECK(was_cut(), "slide() before cut()");
+  const auto most = budget_tokens / parts_.bounds().block_size;
+  const auto have = static_cast<std::uint32_t>(parts_.ledger->table(id_).size());
+  if (have <= most) return;
+  const auto cut =
+      parts_.ledger->trim(id_, {kept_front_, kept_front_ + have - most, 0}, max_total_tokens_);
+  CHECK(cut.ok(), "a cut that gathers nothing needs no room");
+}
+
+}  // namespace refrain::engine

@@ -1,0 +1,100 @@
+// ContextTrim: takes the context of one running sequence down to a budget. Looks, if its policy
+// needs that: runs rows in slots behind the sequence that are given back afterwards, and asks what
+// they attend to. Then cuts: the sequence's block table becomes a view of what is kept (kv::Cut).
+// The cut rows stay in the prefix tree for others; keys keep their positions. It knows ledger,
+// executor and arena, not requests or batches of others. Engine thread, or an eval's main thread.
+//
+//   look (last rows)   table [ b0 b1 .. bk | blocks with the last rows ]   scratch [ those rows
+//   again ] look (repetition)  table [ b0 b1 .. bn ] scratch [ request, a piece of the context ]
+//   ... cut                table [ b0 | gathered: best rows of each layer and head | recent blocks
+//   ] slide              later rows push the oldest recent blocks out
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "kv/ledger.h"
+#include "model/batch.h"
+#include "model/executor.h"
+#include "model/kv_arena.h"
+#include "model/trim_policy.h"
+
+namespace refrain::engine {
+
+// What trimming works with; all outlive it. Without an arena there is no trimming.
+struct TrimParts {
+  kv::Ledger* ledger = nullptr;
+  model::Executor* executor = nullptr;
+  model::KvArena* arena = nullptr;
+  bool can_look = false;  // the operators give attention mass
+  std::uint32_t layer_count = 0;
+  std::uint32_t kv_head_count = 0;
+  std::uint32_t window = 0;       // of the model's local layers; 0 = none
+  TokenList repeat_request = {};  // asks the model to repeat what came before
+
+  model::TrimBounds bounds() const { return {ledger->options().block_size, window}; }
+};
+
+// What asks the model for a repetition.
+inline constexpr std::string_view kRepeatRequest = "\n\nRepeat the previous context exactly.\n\n";
+
+class ContextTrim {
+ public:
+  // Tokens that a look needs behind the sequence, within what was reserved for it.
+  static std::uint32_t scratch_tokens(const TrimParts& parts, const model::TrimPolicy& policy);
+
+  // `context`: the sequence's tokens, all committed and published no more, none cut yet. `scores`
+  // of an earlier look at the same context with the same policy spare the look; those of a
+  // beginning of it spare that part, where a look repeats the context.
+  ContextTrim(const TrimParts& parts, SequenceId id, const model::TrimPolicy& policy,
+              TokenList context, model::TrimScores scores = {});
+
+  bool looking() const { return looked_ < context_.size(); }
+  // One pass. Errors of the executor; the sequence is as it was.
+  Result<void> look(Tick now);
+  const model::TrimScores& scores() const { return scores_; }
+  const TokenList& context() const { return context_; }
+  std::size_t looked() const { return looked_; }  // tokens of it
+
+  // Cuts to `budget_tokens`, with room for `room_tokens` more of them where that is little. The
+  // sequence will have at most `max_total_tokens`. kUnavailable: no room to gather in now; nothing
+  // has changed.
+  Result<void> cut(std::uint32_t budget_tokens, std::uint32_t room_tokens,
+                   std::uint32_t max_total_tokens);
+  bool was_cut() const { return kept_front_ > 0; }
+  // Later: what is behind the chosen rows goes, the oldest first, down to the budget.
+  void slide(std::uint32_t budget_tokens);
+
+ private:
+  struct Pass {
+    TokenList tokens;
+    std::uint32_t first = 0;       // position of the first one
+    std::uint32_t asked_from = 0;  // index of the first one that is asked ...
+    std::uint32_t begin = 0;       // ... about the context's rows [begin, end)
+    std::uint32_t end = 0;
+    kv::BlockTable table;
+  };
+  Pass last_rows(Tick now);
+  Pass next_piece(Tick now);
+  Result<void> run(const Pass& pass);
+  Result<void> cut_rows(const model::TrimShape& shape, std::uint32_t max_total_tokens);
+  void cut_blocks(const model::TrimShape& shape, std::uint32_t max_total_tokens);
+  void gather(const kv::BlockTable& from, std::uint32_t first_row, std::span<const BlockId> to);
+
+  const TrimParts& parts_;
+  const SequenceId id_;
+  const model::TrimPolicy& policy_;
+  const TokenList context_;
+  model::TrimScores scores_;
+  std::size_t looked_ = 0;        // tokens of the context, from its beginning
+  std::uint32_t kept_front_ = 0;  // blocks of the table in front of the recent ones, once cut
+  std::uint32_t max_total_tokens_ = 0;
+  model::Batch batch_;
+  model::BatchOutput output_;
+};
+
+}  // namespace refrain::engine

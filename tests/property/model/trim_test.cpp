@@ -1,0 +1,201 @@
+// Views of trimmed sequences on whole models (B4): rows copied to other blocks are the same bits in
+// every format; a view in place and the same view in copied blocks give the same logits; keys keep
+// the positions they were computed at; and the attention that each head pays.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/rng.h"
+#include "support/arena_driver.h"
+
+namespace refrain::model {
+namespace {
+
+using test::ArenaDriver;
+using test::DrivenSequence;
+
+constexpr std::uint32_t kBlockSize = 16;
+constexpr const char* kModels[] = {"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-mqa",
+                                   "tiny-head80"};
+constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4};
+
+const Model& model_of(const std::string& name) {
+  static std::map<std::string, std::unique_ptr<Model>> loaded;
+  std::unique_ptr<Model>& model = loaded[name];
+  if (model == nullptr) {
+    auto result = Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
+    CHECK(result.ok(), result.error().message);
+    model = std::move(result).value();
+  }
+  return *model;
+}
+
+TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
+  Rng rng(seed);
+  TokenList tokens;
+  for (std::uint32_t i = 0; i < count; ++i)
+    tokens.push_back(TokenId{static_cast<std::int32_t>(rng.below(model.shape().vocabulary_size))});
+  return tokens;
+}
+
+// Logits of `tokens` at positions [first, ...), behind a view with `dropped` rows fewer.
+std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const TokenList& tokens,
+                       std::uint32_t first, std::uint32_t dropped, BatchOutput* whole = nullptr,
+                       MassKind kind = MassKind::kSum) {
+  Batch batch;
+  batch.mass_kind = kind;
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  batch.sequences.push_back({.table = &table, .length = first + count, .dropped = dropped});
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto position = static_cast<Position>(first + i);
+    batch.rows.push_back(
+        {.token = tokens[i],
+         .position = position,
+         .sequence = 0,
+         .slot = kv::slot_of(table, position - static_cast<Position>(dropped), kBlockSize),
+         .wants_logits = true,
+         .wants_mass = whole != nullptr});
+  }
+  BatchOutput output;
+  const auto ran = driver.executor().run(batch, output);
+  CHECK(ran.ok(), "the step failed");
+  if (whole != nullptr) *whole = output;
+  return output.logits;
+}
+
+DrivenSequence computed(ArenaDriver& driver, const TokenList& tokens) {
+  DrivenSequence sequence{tokens, 0, {}};
+  driver.step({{&sequence, static_cast<std::uint32_t>(tokens.size())}});
+  return sequence;
+}
+
+kv::BlockTable blocks_from(std::uint32_t first, std::uint32_t count) {
+  kv::BlockTable table;
+  for (std::uint32_t i = 0; i < count; ++i) table.push_back(BlockId{first + i});
+  return table;
+}
+
+class TrimProperty : public ::testing::TestWithParam<const char*> {};
+
+// A view of blocks 0, some rows of 1..13, 14.. of a sequence of 300 rows. Where all rows of a block
+// are kept it does not matter whether they stay or are gathered elsewhere.
+TEST_P(TrimProperty, AViewInPlaceAndItsCopyGiveTheSameBits) {
+  const Model& model = model_of(GetParam());
+  for (const KvFormat format : kFormats) {
+    ArenaDriver driver(model, {1, kBlockSize, 128, 512, format});
+    const DrivenSequence full = computed(driver, random_tokens(model, 300, 3));
+    const TokenList more = random_tokens(model, 40, 4);
+    const std::uint32_t dropped = 7 * kBlockSize;
+    kv::BlockTable in_place = full.table;  // 19 blocks, the last with 12 rows
+    in_place.erase(in_place.begin() + 4, in_place.begin() + 11);
+    const kv::BlockTable room = blocks_from(40, 20);
+    in_place.insert(in_place.end(), room.begin(), room.begin() + 3);
+    // The last block of rows is written by both runs, so each has a copy of its own.
+    kv::BlockTable first = in_place;
+    first[11] = BlockId{70};
+    driver.executor().copy_rows({in_place[11], first[11], 12});
+    const std::vector<float> expected = run(driver, first, more, 300, dropped);
+
+    kv::BlockTable copied = blocks_from(80, 15);
+    std::vector<std::size_t> slots;
+    for (std::uint32_t row = 0; row < 11 * kBlockSize + 12; ++row)
+      slots.push_back(kv::slot_of(in_place, static_cast<Position>(row), kBlockSize));
+    for (std::uint32_t layer = 0; layer < model.shape().layer_count; ++layer)
+      for (std::uint32_t head = 0; head < model.shape().kv_head_count; ++head)
+        driver.arena().gather(layer, head, slots, std::size_t{80} * kBlockSize);
+    EXPECT_EQ(run(driver, copied, more, 300, dropped), expected) << kernels::kv_format_name(format);
+    EXPECT_NE(expected, run(driver, blocks_from(100, 22), more, 300, 0)) << "the view matters";
+  }
+}
+
+// Rows that an odd choice puts beside each other are those rows, bit for bit.
+TEST_P(TrimProperty, GatheredRowsAreTheRowsTheyWere) {
+  const Model& model = model_of(GetParam());
+  const ModelShape& shape = model.shape();
+  for (const KvFormat format : kFormats) {
+    ArenaDriver driver(model, {1, kBlockSize, 64, 512, format});
+    const DrivenSequence full = computed(driver, random_tokens(model, 200, 5));
+    Rng rng(9);
+    std::vector<float> key(shape.key_dim), value(shape.value_dim), key_was(shape.key_dim),
+        value_was(shape.value_dim);
+    for (std::uint32_t head = 0; head < shape.kv_head_count; ++head) {
+      std::vector<std::size_t> slots;
+      for (std::uint32_t row = 0; row < 192; ++row)
+        if (rng.below(3) > 0) slots.push_back(kv::slot_of(full.table, row, kBlockSize));
+      const std::size_t to = 40 * kBlockSize;
+      driver.arena().gather(1, head, slots, to);
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        driver.arena().read_row(1, head, slots[i], key_was.data(), value_was.data());
+        driver.arena().read_row(1, head, to + i, key.data(), value.data());
+        ASSERT_EQ(key, key_was) << kernels::kv_format_name(format) << " row " << i;
+        ASSERT_EQ(value, value_was) << kernels::kv_format_name(format) << " row " << i;
+      }
+    }
+  }
+}
+
+// Rotary embeddings only see distances, so a sequence that begins at position 32, with nothing in
+// front of it, answers as one that begins at 0, up to rounding.
+TEST_P(TrimProperty, RowsBehindADropKeepTheirPositions) {
+  const Model& model = model_of(GetParam());
+  const std::size_t vocabulary = model.shape().vocabulary_size;
+  ArenaDriver driver(model, {1, kBlockSize, 64, 512, KvFormat::kF16});
+  const TokenList tokens = random_tokens(model, 90, 6);
+  const std::vector<float> at_zero = run(driver, blocks_from(0, 6), tokens, 0, 0);
+  const std::vector<float> later = run(driver, blocks_from(8, 6), tokens, 32, 32);
+  // With positions that do not fit the rows it would be off by much more.
+  TokenList rest(tokens.begin() + 50, tokens.end());
+  const std::vector<float> wrong = run(driver, blocks_from(0, 6), rest, 50 + 32, 32);
+  double near = 0, far = 0;
+  for (std::size_t i = 50 * vocabulary; i < at_zero.size(); ++i) {
+    near = std::max(near, std::abs(double{at_zero[i]} - later[i]));
+    far = std::max(far, std::abs(double{at_zero[i]} - wrong[i - 50 * vocabulary]));
+  }
+  EXPECT_LT(near * 5, far);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrimProperty, ::testing::ValuesIn(kModels), [](const auto& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(TrimMass, HeadsAddUpToTheWholeAndTheLargestIsNoMoreThanTheSum) {
+  const Model& model = model_of("tiny-llama");
+  const ModelShape& shape = model.shape();
+  ArenaDriver driver(model, {2, kBlockSize, 64, 512, KvFormat::kF16});
+  const DrivenSequence full = computed(driver, random_tokens(model, 300, 7));
+  kv::BlockTable view = full.table;
+  view.erase(view.begin() + 2, view.begin() + 9);
+  view.push_back(BlockId{50});
+  const TokenList more = random_tokens(model, 5, 8);
+  const std::uint32_t dropped = 7 * kBlockSize, keys = 305 - dropped;
+  std::map<MassKind, BatchOutput> by_kind;
+  for (const MassKind kind : {MassKind::kSum, MassKind::kHeadSum, MassKind::kHeadMax})
+    run(driver, view, more, 300, dropped, &by_kind[kind], kind);
+  const std::vector<float>& sum = by_kind[MassKind::kSum].mass.at(0).weights;
+  const std::vector<float>& heads = by_kind[MassKind::kHeadSum].mass.at(0).weights;
+  const std::vector<float>& most = by_kind[MassKind::kHeadMax].mass.at(0).weights;
+  ASSERT_EQ(by_kind[MassKind::kHeadMax].mass.at(0).length, keys);
+  ASSERT_EQ(heads.size(), std::size_t{shape.layer_count} * shape.kv_head_count * keys);
+  ASSERT_EQ(most.size(), heads.size());
+  for (std::size_t layer = 0; layer < shape.layer_count; ++layer) {
+    double whole = 0;
+    for (std::size_t key = 0; key < keys; ++key) {
+      double of_heads = 0;
+      for (std::size_t head = 0; head < shape.kv_head_count; ++head) {
+        const std::size_t at = (layer * shape.kv_head_count + head) * keys + key;
+        of_heads += double{heads[at]};
+        EXPECT_LE(most[at], heads[at] + 1e-6F);
+        EXPECT_GE(most[at] * 5, heads[at] - 1e-5F);  // of five rows
+      }
+      EXPECT_NEAR(of_heads, double{sum[layer * keys + key]}, 1e-4);
+      whole += of_heads;
+    }
+    EXPECT_NEAR(whole, 5.0 * shape.head_count, 1e-2);  // each row and head pays one
+  }
+}
+
+}  // namespace
+}  // namespace refrain::model
