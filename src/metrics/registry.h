@@ -37,13 +37,17 @@ enum class Metric {
   kRequestsReceived,  // requests_received_total
   kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
   kEngineSteps,       // engine_steps_total
-  kMissReasons,   // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
-  kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
-  kReuseAudits,   // reuse_audits_total{result=agree|differ}
-  kIdleTokens,    // idle_computed_tokens_total
+  kMissReasons,    // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
+  kReuseRefused,   // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
+  kReuseAudits,    // reuse_audits_total{result=agree|differ}
+  kIdleTokens,     // idle_computed_tokens_total
+  kRequestAlarms,  // request_alarms_total{kind=kv|tpot}
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting
+  kRequestsByClass,       // num_requests_running_by_class{class=short|long}
+  kKvTokensByClass,       // kv_tokens_by_class{class=short|long}
+  kRequestsThrottled,     // num_requests_throttled
   kKvCacheUsage,          // kv_cache_usage_perc (pinned / total, 0..1)
   kKvBlocks,              // kv_blocks{state=free|evictable|pinned|reserved}
   kKvBudgetBytes,         // kv_budget_bytes
