@@ -169,6 +169,9 @@ class Soak:
                 for reason in ("stop", "length", "abort", "rejected")}
         print(f"{count} requests in {time.monotonic() - started:.0f} s: {dict(self.outcomes)}, ended {ends}; "
               f"memory after {early}: {before >> 10} KiB, then {grown / 1024:+.0f} KiB", flush=True)
+        self.approximate = {name: int(self.metric(f"prompt_tokens_{name}_total")) for name in ("moved", "repaired")}
+        if self.is_mixed:
+            print(f"  approximate prompt tokens: {self.approximate}", flush=True)
         self.check_figures(blocks)
         self.check(f"memory grew by {grown >> 10} KiB", grown < MOST_GROWTH_BYTES)
         self.until("no file is left open", lambda: self.server.open_files() <= files + 2, 5)
@@ -204,16 +207,21 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     binary = Binary(options.binary, options.models, options.generated)
+    approximate = collections.Counter()
     for name, flags, count in mix(binary, options.requests) if options.mix else [("", [], options.requests)]:
         print(name, end="", flush=True)
         soak = Soak(binary, options.seed, flags, REUSE_MODES if options.mix else ())
         try:
             soak.run(count)
+            approximate.update(soak.approximate)
         except Failed as fault:
             print(f"FAILED  {fault}\n{soak.server.stderr()[-2000:]}", flush=True)
             return 1
         finally:
             soak.server.kill()
+    if options.mix and not (approximate["moved"] and approximate["repaired"]):
+        print(f"FAILED  nothing was reused approximately: {approximate}")
+        return 1
     return 0
 
 
