@@ -208,9 +208,10 @@ def main():
     options = parser.parse_args()
     binary = Binary(options.binary, options.models, options.generated)
     approximate = collections.Counter()
-    for name, flags, count in mix(binary, options.requests) if options.mix else [("", [], options.requests)]:
+    servers = mix(binary, options.requests) if options.mix else [("", [], options.requests)]
+    for number, (name, flags, count) in enumerate(servers):
         print(name, end="", flush=True)
-        soak = Soak(binary, options.seed, flags, REUSE_MODES if options.mix else ())
+        soak = Soak(binary, options.seed + number, flags, REUSE_MODES if options.mix else ())
         try:
             soak.run(count)
             approximate.update(soak.approximate)

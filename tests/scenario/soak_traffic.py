@@ -143,8 +143,11 @@ class Traffic:
         return Leaving(after_events=self.random.randrange(1, 8), reset=reset)
 
     def text(self):
-        """A prompt: half of them begin like others, half like none."""
+        """A prompt: half of them begin like others, half like none; where moved text counts, many hold two known
+        passages at places of their own."""
         tail = texts.lorem(self.random.randrange(2, 60), seed=self.number)
+        if self.reuse_modes and self.random.random() < 0.5:
+            return " ".join([f"{self.number}", *self.random.sample(self.heads, 2), tail])
         if self.random.random() < 0.5:
             head = self.random.choice(self.heads)
             return head[:self.random.randrange(40, len(head))] + " " + tail
