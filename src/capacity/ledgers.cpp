@@ -80,6 +80,17 @@ double attention_flop(const LedgerInput& input, std::uint64_t tokens) {
          layer_pairs;
 }
 
+double attention_unit_tokens(const LedgerInput& input) {
+  constexpr double kAttentionSlowness = 1.5;  // time per FLOP, products of weights = 1
+  const double parameters = static_cast<double>(
+      input.prompt_parameter_count > 0 ? input.prompt_parameter_count : input.parameter_count);
+  const double flop_per_context_token = 2.0 * input.head_count *
+                                        static_cast<double>(input.key_dim + input.value_dim) *
+                                        (input.layer_count - input.windowed_layer_count);
+  if (flop_per_context_token <= 0) return 0;
+  return 2.0 * parameters / (kAttentionSlowness * flop_per_context_token);
+}
+
 ReadCost read_cost(const LedgerInput& input) {
   const std::uint64_t per_token = stored_bytes_per_token(input);
   ReadCost cost{

@@ -64,6 +64,9 @@ std::uint64_t sequences_in(std::uint64_t block_count, std::uint64_t tokens,
 // Products of queries with keys and of weights with values when `tokens` tokens are computed, each
 // behind those before it: 4 x heads x mean dim x the (query, key) pairs of each layer.
 double attention_flop(const LedgerInput& input, std::uint64_t tokens);
+// Context behind which attention takes about as long as the rest of a prompt's row (layers that see
+// all of it; attention takes half as long again per FLOP as products of weights); 0 = unknown.
+double attention_unit_tokens(const LedgerInput& input);
 
 // Four lines for the start-up output and the plan. What is unknown (0) is left out or said to be.
 std::string describe(const LedgerInput& input, const FourLedgers& ledgers);

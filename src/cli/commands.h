@@ -33,6 +33,8 @@ Exit run_config_docs(const Settings& settings, Console& console);
 Exit run_bench_prefill(const Settings& settings, Console& console);
 Exit run_bench_decode(const Settings& settings, Console& console);
 Exit run_bench_kernels(const Settings& settings, Console& console);
+Exit run_bench_cache(const Settings& settings, Console& console);
+Exit run_bench_isolation(const Settings& settings, Console& console);
 Exit run_bench_serve(const Settings& settings, Console& console);
 Exit run_eval_perplexity(const Settings& settings, Console& console);
 Exit run_eval_reuse(const Settings& settings, Console& console);

@@ -2,6 +2,7 @@
 #include "cli/exact_host.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/str.h"
 
@@ -53,7 +54,9 @@ void TrialHost::draw_settings(const ReferenceBook& book) {
   ledger.block_count = longest + static_cast<std::uint32_t>(rng_.below(all - longest + 2));
   ledger.max_cached_blocks =
       rng_.below(4) == 0 ? 1 + static_cast<std::uint32_t>(rng_.below(ledger.block_count)) : 0;
-  ledger.policy = rng_.below(2) == 0 ? kv::EvictionPolicy::kLru : kv::EvictionPolicy::kLfu;
+  constexpr std::array kPolicies = {kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu,
+                                    kv::EvictionPolicy::kGdsf};
+  ledger.policy = kPolicies[rng_.below(kPolicies.size())];
 }
 
 void TrialHost::describe_setting() {

@@ -88,7 +88,8 @@ struct HttpClient::Impl {
     while (!parser.is_done()) {
       parser.get().body().data = piece.data();
       parser.get().body().size = piece.size();
-      http::read(*socket, buffer, parser, fault);
+      // Not read(), which waits until the piece is full: what came is handed on at once.
+      http::read_some(*socket, buffer, parser, fault);
       if (fault == http::error::need_buffer) fault = {};
       if (fault) return fault_error("the answer broke off from", fault);
       const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);

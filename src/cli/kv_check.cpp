@@ -17,12 +17,39 @@ constexpr std::uint32_t kContextTokens = 64;  // fed before rows are compared
 constexpr std::uint32_t kMostRows = 256, kLeastRows = 128;
 constexpr std::uint32_t kComparedLogits = 1U << 25U;
 constexpr std::uint32_t kStepTokens = 64;  // logits of all rows are large
+// Part of the key of verdicts that are kept: raised when text, rows or measure change.
+constexpr std::string_view kCheckVersion = "kv-check/1";
 
 std::string figures(const KvScore& score) {
   std::array<char, 80> text{};
   std::snprintf(text.data(), text.size(), "mean KL %.4f nats, same top %.1f %%", score.mean_kl(),
                 100.0 * score.same_top());
   return text.data();
+}
+
+Hash128 verdict_key(const Compute& compute, model::KvFormat format) {
+  return hash_text(str_cat(kCheckVersion, "|", to_hex(compute.cache_root(format))));
+}
+
+// As check_kv_formats(), of those that no earlier start has left.
+Result<std::vector<KvVerdict>> verdicts_on(Compute& compute,
+                                           const std::vector<model::KvFormat>& formats,
+                                           const KvVerdictStore& store) {
+  std::vector<KvVerdict> verdicts;
+  std::vector<model::KvFormat> unknown;
+  for (const model::KvFormat format : formats) {
+    const std::optional<KvScore> kept = store.find(verdict_key(compute, format));
+    verdicts.push_back({format, kept.value_or(KvScore{})});
+    if (!kept) unknown.push_back(format);
+  }
+  if (unknown.empty()) return verdicts;
+  ASSIGN_OR_RETURN(const std::vector<KvVerdict> made, check_kv_formats(compute, unknown));
+  for (const KvVerdict& verdict : made) {
+    store.keep(verdict_key(compute, verdict.format), compute.loaded.name,
+               kernels::kv_format_name(verdict.format), verdict.score);
+    *std::ranges::find(verdicts, verdict.format, &KvVerdict::format) = verdict;
+  }
+  return verdicts;
 }
 
 std::string joined(const std::vector<KvVerdict>& verdicts) {
@@ -95,12 +122,12 @@ Result<std::vector<KvVerdict>> check_kv_formats(Compute& compute,
   return verdicts;
 }
 
-Result<model::KvFormat> smallest_good_format(Compute& compute) {
+Result<model::KvFormat> smallest_good_format(Compute& compute, const KvVerdictStore& store) {
   std::vector<model::KvFormat> formats;
   for (const kernels::KvFormatInfo& info : kernels::kv_formats()) {
     if (info.format != model::KvFormat::kF16) formats.push_back(info.format);
   }
-  ASSIGN_OR_RETURN(const std::vector<KvVerdict> verdicts, check_kv_formats(compute, formats));
+  ASSIGN_OR_RETURN(const std::vector<KvVerdict> verdicts, verdicts_on(compute, formats, store));
   model::KvFormat best = model::KvFormat::kF16;  // formats come with fewer and fewer bytes
   for (const KvVerdict& verdict : verdicts) {
     if (verdict.good()) best = verdict.format;
@@ -109,8 +136,9 @@ Result<model::KvFormat> smallest_good_format(Compute& compute) {
   return best;
 }
 
-Result<void> require_good_format(Compute& compute, model::KvFormat format) {
-  ASSIGN_OR_RETURN(const std::vector<KvVerdict> verdicts, check_kv_formats(compute, {format}));
+Result<void> require_good_format(Compute& compute, model::KvFormat format,
+                                 const KvVerdictStore& store) {
+  ASSIGN_OR_RETURN(const std::vector<KvVerdict> verdicts, verdicts_on(compute, {format}, store));
   const KvVerdict& verdict = verdicts.front();
   compute.kv_note = str_cat("checked (", figures(verdict.score), ")");
   if (verdict.good()) return {};

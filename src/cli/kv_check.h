@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "cli/kv_comparison.h"
+#include "cli/kv_verdict_store.h"
 #include "cli/runtime.h"
 #include "model/kv_arena.h"
 
@@ -37,9 +38,12 @@ TokenList invented_tokens(const LoadedModel& loaded, std::size_t count);
 Result<std::vector<KvVerdict>> check_kv_formats(Compute& compute,
                                                 const std::vector<model::KvFormat>& formats);
 
+// Verdicts that an earlier start left are taken from `store`, the others are made and left there.
+
 // The format of fewest bytes that is good, f16 if none is; sets compute.kv_note.
-Result<model::KvFormat> smallest_good_format(Compute& compute);
+Result<model::KvFormat> smallest_good_format(Compute& compute, const KvVerdictStore& store);
 // kInvalidArgument with the figures and the remedy where it is not good; sets compute.kv_note.
-Result<void> require_good_format(Compute& compute, model::KvFormat format);
+Result<void> require_good_format(Compute& compute, model::KvFormat format,
+                                 const KvVerdictStore& store);
 
 }  // namespace refrain::cli

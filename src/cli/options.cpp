@@ -38,7 +38,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "least important log lines to write to stderr", "*"},
     {"--json", "", kBool, "false", "", "", "write the result as JSON",
      "run,tokenize,config show,bench prefill,bench decode,bench kernels,bench serve,"
-     "eval perplexity,eval exact,eval reuse,eval kv,eval trim,plan,version"},
+     "bench isolation,bench cache,eval perplexity,eval exact,eval reuse,eval kv,eval "
+     "trim,plan,version"},
 
     {"--model", "model.path", kText, "", "", "",
      "GGUF file, or the name of one in the model folders; left out: the default model", kModelUsers,
@@ -47,7 +48,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "name of the model in the API; may be repeated: answers carry the first, requests may use "
      "all; "
      "left out: its file name (bench serve: first of /v1/models)",
-     "serve,bench serve", "-a --served-model-name"},
+     "serve,bench serve,bench isolation", "-a --served-model-name"},
     {"--any-model-name", "model.any_name", kBool, "false", "", "",
      "answer requests that name another model, too", "serve"},
     {"--chat-template", "model.chat_template", kText, "", "", "",
@@ -60,7 +61,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--api-key", "server.api_key", kList, "", "", "",
      "key that clients must send, as KEY or TENANT=KEY; may be repeated (bench serve: the key to "
      "send)",
-     "serve,bench serve", "", 0, 0, true},
+     "serve,bench serve,bench isolation", "", 0, 0, true},
     {"--api-key-file", "server.api_key_file", kText, "", "", "",
      "file with one KEY or TENANT=KEY a line", "serve"},
     {"--admin-key", "server.admin_key", kText, "", "", "", "key for administrative calls", "serve",
@@ -115,6 +116,24 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "requests that may wait; beyond it clients get 429", "serve", "", 1, 65536},
     {"--tenant-queue", "engine.tenant_queue", kInteger, "0", "", "",
      "of those, requests of one tenant; 0 = no own limit", "serve", "", 0, 65536},
+    {"--long-tokens", "engine.long_tokens", kInteger, "2048", "tokens", "",
+     "requests of more expected context (prompt and usual answer) are long: they share what "
+     "--long-step-percent and --long-pool-percent leave them; 0 = none is long",
+     "serve", "", 0, 1e8},
+    {"--long-step-percent", "engine.long_step_percent", kInteger, "50", "%", "",
+     "most of a step that prompts of long requests take while short ones are about; 100 = no limit",
+     "serve", "", 1, 100},
+    {"--long-pool-percent", "engine.long_pool_percent", kInteger, "75", "%", "",
+     "most of the context memory and of --max-running that long requests take together; one is "
+     "always admitted",
+     "serve", "", 1, 100},
+    {"--alarm-factor", "engine.alarm_factor", kReal, "4", "", "",
+     "a long request that holds so many times the context of those that ended before, or slows "
+     "others down as much, is out of line: a warning and a metric; 0 = no alarms",
+     "serve", "", 0, 1e6},
+    {"--throttle", "engine.throttle", kBool, "true", "", "",
+     "requests out of line count as long and generate in every second step while others do",
+     "serve"},
     {"--seed", "engine.seed", kInteger, "0", "", "",
      "seed of requests that bring none (eval exact: of the trials; eval reuse and eval trim: of "
      "the generated cases)",
@@ -138,8 +157,11 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--max-blocks", "cache.max_blocks", kInteger, "0", "blocks", "",
      "most blocks that cached context may hold inside the budget; 0 = no own limit", kEngineUsers,
      "", 0, 4e9},
-    {"--cache-policy", "cache.policy", kChoice, "lru", "", "lru|lfu",
-     "which cached blocks give way first", kEngineUsers},
+    {"--cache-policy", "cache.policy", kChoice, "lru", "", "lru|lfu|gdsf",
+     "which cached blocks give way first: the longest unused, the least used, or the least used "
+     "with "
+     "fame that fades",
+     kEngineUsers},
     {"--reuse", "cache.reuse.mode", kChoice, "exact", "", "exact|repair|splice",
      "how a request that does not say may reuse text that stood at another place: exact = not at "
      "all; repair = where the expected error allows it; splice = always, unrepaired, to measure",
@@ -149,7 +171,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "run is expected, the text is computed",
      "serve,chat,run,eval reuse", "", 0, 10},
     {"--max-changed-first-tokens", "cache.reuse.max_changed_first_tokens", kReal, "0.2", "", "",
-     "the same for greedy answers: how likely each of their first 24 tokens may be another one than "
+     "the same for greedy answers: how likely each of their first 24 tokens may be another one "
+     "than "
      "that of a cold run before the context is computed exactly; 1 = no limit",
      "serve,chat,run,eval reuse", "", 0, 1},
     {"--idle-recompute", "cache.reuse.idle_recompute", kBool, "true", "", "",
@@ -235,15 +258,32 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--attention-depth", "", kInteger, "4096", "tokens", "",
      "context that attention is measured at", "bench kernels", "", 1, 1e6},
     {"--url", "", kText, "http://127.0.0.1:8080", "", "", "server to measure (plain OpenAI API)",
-     "bench serve"},
+     "bench serve,bench isolation"},
     {"--workload", "", kChoice, "chat", "", "chat|rag|agent|batch|noisy", "shape of the traffic",
      "bench serve"},
     {"--concurrency", "", kInteger, "4", "", "", "clients at a time", "bench serve", "", 1, 1024},
-    {"--requests", "", kInteger, "32", "", "", "requests in all", "bench serve", "", 1, 1e6},
-    {"--output-tokens", "", kInteger, "32", "tokens", "", "max_tokens of each request",
-     "bench serve", "", 1, 1e5},
-    {"--workload-seed", "", kInteger, "1", "", "", "seed of the generated texts", "bench serve", "",
-     0, 9e15},
+    {"--requests", "", kInteger, "32", "", "",
+     "requests in all (bench isolation: short ones, alone and again beside long ones)",
+     "bench serve,bench isolation", "", 1, 1e6},
+    {"--output-tokens", "", kInteger, "32", "tokens", "",
+     "max_tokens of each request (bench isolation: of each short one)",
+     "bench serve,bench isolation", "", 1, 1e5},
+    {"--workload-seed", "", kInteger, "1", "", "", "seed of the generated texts",
+     "bench serve,bench isolation", "", 0, 9e15},
+    {"--short-prompt", "", kInteger, "200", "tokens", "", "length of the short prompts",
+     "bench isolation", "", 1, 1e6},
+    {"--long-prompt", "", kInteger, "7500", "tokens", "", "length of the long prompts",
+     "bench isolation", "", 1, 1e8},
+    {"--rate", "", kReal, "2", "", "", "short requests a second", "bench isolation", "", 1e-3, 1e3},
+    {"--trace", "", kText, "", "", "",
+     "file of requests to replay: one JSON object a line with \"timestamp\" (ms) and \"hash_ids\" "
+     "of "
+     "the blocks of its prompt",
+     "bench cache"},
+    {"--pools", "", kText, "1000,2500,5000,10000,25000,50000", "blocks", "",
+     "pool sizes to replay with, in blocks of the trace", "bench cache"},
+    {"--policies", "", kText, "lru,lfu,gdsf", "", "", "eviction policies to replay with",
+     "bench cache"},
     {"--file", "", kText, "", "", "", "text file to score", "eval perplexity", "-f"},
     {"--window", "", kInteger, "512", "tokens", "", "tokens per window", "eval perplexity,eval kv",
      "", 2, 1e6},

@@ -24,6 +24,8 @@ constexpr auto kRunners = std::to_array<Runner>({
     {"bench decode", run_bench_decode},
     {"bench kernels", run_bench_kernels},
     {"bench serve", run_bench_serve},
+    {"bench isolation", run_bench_isolation},
+    {"bench cache", run_bench_cache},
     {"eval perplexity", run_eval_perplexity},
     {"eval exact", run_eval_exact},
     {"eval reuse", run_eval_reuse},

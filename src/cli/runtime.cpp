@@ -80,6 +80,19 @@ Result<std::unique_ptr<model::Executor>> make_executor(const LoadedModel& loaded
   return made;
 }
 
+engine::IsolationOptions isolation_options(const Settings& settings) {
+  // Whoever talks to a model alone shares it with nobody.
+  if (settings.command() != "serve") return {};
+  const auto number = [&](std::string_view flag) {
+    return static_cast<std::uint32_t>(settings.integer(flag));
+  };
+  return {.long_tokens = number("--long-tokens"),
+          .step_percent = number("--long-step-percent"),
+          .pool_percent = number("--long-pool-percent"),
+          .alarm_factor = settings.real("--alarm-factor"),
+          .throttle = settings.boolean("--throttle")};
+}
+
 }  // namespace
 
 Result<kernels::InstructionSet> instruction_set(const Settings& settings) {
@@ -177,23 +190,28 @@ Result<Compute> Compute::create(LoadedModel loaded, const Settings& settings, Co
       kernels::kv_format_named(settings.text("--kv-format"));
   const model::KvFormat first = named.value_or(model::KvFormat::kF16);
   ASSIGN_OR_RETURN(Compute compute, create_with(first, std::move(loaded), settings, console));
+  const KvVerdictStore verdicts(settings.environment());
   if (!named) {
     console.progress("comparing KV formats", 0);
-    ASSIGN_OR_RETURN(const model::KvFormat format, smallest_good_format(compute));
+    ASSIGN_OR_RETURN(const model::KvFormat format, smallest_good_format(compute, verdicts));
     if (format != first) RETURN_IF_ERROR(compute.make_arena(settings, format, console));
   } else if (*named != model::KvFormat::kF16 && settings.text("--kv-check") == "on") {
     console.progress("checking the KV format", 0);
-    RETURN_IF_ERROR(require_good_format(compute, *named));
+    RETURN_IF_ERROR(require_good_format(compute, *named, verdicts));
   }
   console.end_progress();
   return compute;
 }
 
 Hash128 Compute::cache_root() const {
+  return cache_root(arena->format());
+}
+
+Hash128 Compute::cache_root(model::KvFormat format) const {
   const model::Model& model = *loaded.model;
   return hash_text(str_cat(kBlockFormat, "|", to_hex(model.fingerprint()), "|",
-                           rope_text(model.shape().rope), "|",
-                           kernels::kv_format_name(arena->format()), "|", executor->numerics()));
+                           rope_text(model.shape().rope), "|", kernels::kv_format_name(format), "|",
+                           executor->numerics()));
 }
 
 capacity::LedgerInput Compute::ledger_input() const {
@@ -267,8 +285,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
           {.block_size = compute.block_size,
            .block_count = compute.sizing.block_count,
            .max_cached_blocks = static_cast<std::uint32_t>(settings.integer("--max-blocks")),
-           .policy = settings.text("--cache-policy") == "lfu" ? kv::EvictionPolicy::kLfu
-                                                              : kv::EvictionPolicy::kLru,
+           .policy = kv::eviction_policy_named(settings.text("--cache-policy")).value(),
            .min_match_blocks = static_cast<std::uint32_t>(settings.integer("--min-match-blocks")),
            .prefix_cache = settings.boolean("--prefix-cache")}));
   host->grammars = std::make_unique<engine::GrammarCompiler>(*compute.loaded.tokenizer);
@@ -298,13 +315,15 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
           .vocabulary_size = shape.vocabulary_size,
           .embedding_dim = shape.embedding_dim,
           .cache_root = compute.cache_root(),
-          .read_cost = capacity::read_cost(compute.ledger_input())},
+          .read_cost = capacity::read_cost(compute.ledger_input()),
+          .attention_unit_tokens = capacity::attention_unit_tokens(compute.ledger_input())},
       engine::EngineOptions{
           .step_token_budget = number("--step-tokens"),
           .max_running = number("--max-running"),
           .max_waiting = number("--max-queue"),
           .max_waiting_per_tenant = number("--tenant-queue"),
           .max_context = compute.sizing.max_context,
+          .isolation = isolation_options(settings),
           .idle_recompute = settings.boolean("--idle-recompute"),
           .default_seed = static_cast<std::uint64_t>(settings.integer("--seed"))});
   host->engine->start();

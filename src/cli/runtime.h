@@ -72,6 +72,7 @@ struct Compute {
                                      const Settings& settings, Console& console);
   // Hash of everything of this process that changes the bits of a block.
   Hash128 cache_root() const;
+  Hash128 cache_root(model::KvFormat format) const;  // as if the arena had that one
   // What the ledgers are computed from, as this process stores and reads it; the speed of reading
   // is left out.
   capacity::LedgerInput ledger_input() const;

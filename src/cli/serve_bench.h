@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "cli/http_client.h"
+#include "cli/streamed_answer.h"
 
 namespace refrain::cli {
 
@@ -21,14 +22,6 @@ struct ServeBenchOptions {
   std::uint32_t requests = 1;
   std::uint32_t output_tokens = 32;
   std::uint64_t seed = 1;
-};
-
-struct RequestSample {
-  double ttft_ms = 0;  // sent until the first text
-  double tpot_ms = 0;  // mean per token after the first; 0 with fewer than two
-  double total_ms = 0;
-  std::uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-  std::string error;  // "" = answered
 };
 
 struct ServeBenchReport {

@@ -46,6 +46,16 @@ bool ActiveRequest::all_choices_ended() const {
                      [](const auto& choice) { return choice->ended(); });
 }
 
+void ActiveRequest::count_as_long() {
+  for (auto& choice : choices_) choice->is_long = true;
+}
+
+void ActiveRequest::note_alarm(Alarm alarm, bool throttle) {
+  alarm_ = alarm;
+  throttled_ = throttle;
+  if (throttle) count_as_long();
+}
+
 void ActiveRequest::note_admitted(Tick now, std::uint32_t cached_tokens, kv::MissReason reason) {
   admitted_at_ = now;
   usage_.cached_tokens = cached_tokens;
@@ -81,6 +91,7 @@ void ActiveRequest::note_token(Sequence& sequence, Tick now, double step_read_by
   if (sequence.generated_tokens() == 1) {
     sequence.first_token_at = now;
   } else {
+    recent_gap_.add(now - sequence.last_token_at);
     gap_read_bytes_ += step_read_bytes;
     ++gap_count_;
   }
@@ -196,7 +207,10 @@ RequestKv ActiveRequest::kv_row() const {
                 .kv_tokens = kv_use_.tokens(),
                 .peak_tokens = kv_use_.peak(),
                 .mean_tokens = kv_use_.mean(),
-                .age_s = kv_use_.age_s()};
+                .age_s = kv_use_.age_s(),
+                .is_long = is_long(),
+                .alarm = alarm_,
+                .throttled = throttled_};
   for (const auto& choice : choices_) row.choices += choice->holds_blocks() ? 1 : 0;
   if (gap_count_ == 0) return row;
   row.step_read_bytes = gap_read_bytes_ / static_cast<double>(gap_count_);

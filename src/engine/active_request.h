@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/isolation.h"
 #include "engine/kv_report.h"
 #include "engine/kv_use.h"
 #include "engine/request.h"
@@ -36,6 +37,13 @@ class ActiveRequest {
   const std::vector<std::unique_ptr<Sequence>>& choices() const { return choices_; }
   Sequence& first_choice() { return *choices_.front(); }
   bool all_choices_ended() const;
+  // Of the long class from now on.
+  void count_as_long();
+  bool is_long() const { return choices_.front()->is_long; }
+  // Out of line, and whether others go before it from now on. At most one alarm per request.
+  void note_alarm(Alarm alarm, bool throttle);
+  Alarm alarm() const { return alarm_; }
+  bool throttled() const { return throttled_; }
   bool ended() const { return ended_; }
 
   // ---- what happens to it, in this order
@@ -82,6 +90,8 @@ class ActiveRequest {
   // Times so far; final once the request has ended.
   Timings timings() const;
   const KvUse& kv_use() const { return kv_use_; }
+  // Time per token lately, over all choices; 0 while there are few.
+  double recent_tpot_ms() const { return recent_gap_.value_ms(); }
   // Its row but for what only the ledger knows, the blocks.
   RequestKv kv_row() const;
   // How it ended.
@@ -103,6 +113,9 @@ class ActiveRequest {
   Tick first_token_at_ = kNever;
   Tick last_token_at_ = kNever;
   KvUse kv_use_;
+  Alarm alarm_ = Alarm::kNone;
+  bool throttled_ = false;
+  FollowingGap recent_gap_;
   double gap_read_bytes_ = 0;  // of the steps that gave tokens after the first of a choice
   std::uint64_t gap_count_ = 0;
   std::uint32_t progress_sent_ = 0;

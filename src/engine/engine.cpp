@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/engine_impl.h"
-#include "engine/scheduler.h"
 
 namespace refrain::engine {
 namespace {
@@ -41,6 +40,10 @@ Engine::Impl::Impl(const EngineParts& parts, const EngineOptions& options)
       inbox_(options.max_waiting, options.max_waiting_per_tenant == 0
                                       ? options.max_waiting
                                       : options.max_waiting_per_tenant),
+      isolation_(options.isolation),
+      scheduler_({.budget = options.step_token_budget,
+                  .long_percent = options.isolation.step_percent,
+                  .attention_unit_tokens = parts.attention_unit_tokens}),
       builder_(ledger_, parts.reuse.first_mass_layer),
       idle_(ledger_, *parts.executor, parts_.trim, scores_) {
   CHECK(options.step_token_budget > 0 && options.max_running > 0, "an engine that can do nothing");
@@ -115,6 +118,8 @@ void Engine::Impl::run_thread() {
   }
   while (!requests_.empty()) end_open_choices(*requests_.begin()->second, FinishReason::kCancelled);
   announce_ends();
+  idle_count_ = 0;
+  verify_ledger();
 }
 
 void Engine::Impl::step() {
@@ -178,13 +183,16 @@ bool Engine::Impl::schedule_rows() {
     const Sequence& sequence = *entry.sequence;
     runnables.push_back(Runnable{
         .pending_rows = sequence.pending(),
+        .depth = sequence.computed(),
         .decoding = sequence.decoding() && sequence.pending() == 1,
         .scores_prompt = entry.request->request().prompt_logprobs && sequence.choice() == 0,
+        .is_long = sequence.is_long,
+        .throttled = entry.request->throttled(),
         .age_order = entry.age_order,
         .last_turn = sequence.last_turn});
   }
   scheduled_.clear();
-  for (const Share& share : schedule(runnables, options_.step_token_budget)) {
+  for (const Share& share : scheduler_.next(runnables)) {
     const Running& entry = running_[share.runnable];
     entry.sequence->last_turn = ++turns_;
     scheduled_.push_back(ScheduledSequence{
@@ -198,6 +206,7 @@ void Engine::Impl::run_batch() {
   for (ScheduledSequence& entry : scheduled_) entry.request->note_first_step(now_);
   builder_.build(scheduled_, now_, batch_);
   note_kv_use();
+  raise_alarms();
   note_step_reads();
   if (admitted_unreported_) publish_kv_report();  // a first step may take long
   Result<void> ran = parts_.executor->run(batch_, output_);
@@ -216,6 +225,7 @@ void Engine::Impl::publish_snapshot() {
   metrics_.update_ledger(ledger_.totals(), counts);
   metrics_.set_load(static_cast<std::uint32_t>(running_.size()), inbox_.waiting());
   publish_kv_report();
+  publish_classes();
   std::lock_guard lock(snapshot_mutex_);
   snapshot_.running = static_cast<std::uint32_t>(running_.size());
   snapshot_.blocks = counts;

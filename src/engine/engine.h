@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "capacity/read_cost.h"
 #include "engine/context_trim.h"
+#include "engine/isolation.h"
 #include "engine/kv_report.h"
 #include "engine/request.h"
 #include "kv/ledger.h"
@@ -32,6 +33,7 @@ struct EngineOptions {
   std::uint32_t max_waiting = 256;           // bounded queue; beyond it submit() says kQueueFull
   std::uint32_t max_waiting_per_tenant = 0;  // 0 = max_waiting
   std::uint32_t max_context = 0;             // prompt + generated tokens per request
+  IsolationOptions isolation = {};
   bool idle_recompute = true;      // approximate answers are computed exactly when nobody waits
   std::uint64_t default_seed = 0;  // seeds of requests without one derive from it and a counter
 };
@@ -60,6 +62,7 @@ struct EngineParts {
   Hash128 cache_root{};  // hash of model fingerprint, rope, KV format, numerics
   // What a step reads; for reports. All zero: bytes are not reported.
   capacity::ReadCost read_cost = {};
+  double attention_unit_tokens = 0;  // see StepRules
 };
 
 struct EngineSnapshot {  // copied out after each step, read by /health, /metrics, shutdown

@@ -34,6 +34,7 @@ void Engine::Impl::accept(Incoming incoming) {
   auto request = std::make_unique<ActiveRequest>(std::move(incoming.request),
                                                  std::move(incoming.stream), incoming.submitted_at);
   request->create_choices(next_sequence_, seed);
+  if (isolation_.is_long(request->request())) request->count_as_long();
   next_sequence_ += request->choices().size();
   // The other choices follow once the prompt is computed: then they find it in the cache.
   queue_.push_back(request->request().tenant, request->first_choice());
@@ -79,8 +80,9 @@ WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
   ActiveRequest& request = *requests_.at(to_int(sequence.request_id()));
   Planned planned = plan_for(request, sequence);
   const kv::ReusePlan& plan = planned.plan;
-  Result<kv::Admission> admission =
-      ledger_.admit(sequence.id(), plan, worst_case(request, sequence), now_);
+  const std::uint32_t worst = worst_case(request, sequence);
+  if (sequence.is_long && !long_class_has_room(plan, worst)) return Verdict::kClassFull;
+  Result<kv::Admission> admission = ledger_.admit(sequence.id(), plan, worst, now_);
   if (admission) {
     for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
     if (!plan.runs.empty() && admission->runs.empty()) planned.refusal = ReuseRefusal::kNoRoom;

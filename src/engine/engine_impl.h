@@ -5,6 +5,7 @@
 //   engine_trim.cpp     contexts that are kept within a budget
 //   engine_results.cpp  what a step produced: tokens, ends, errors
 //   engine_report.cpp   who holds how much of the KV budget, what steps read
+//   engine_isolation.cpp  the long class and requests out of line
 //
 // Everything is used by the engine thread only, except inbox_ (locks itself), limits_ (constant),
 // snapshot_ and kv_report_ (own locks).
@@ -23,8 +24,10 @@
 #include "engine/engine_metrics.h"
 #include "engine/idle_work.h"
 #include "engine/inbox.h"
+#include "engine/isolation.h"
 #include "engine/request_check.h"
 #include "engine/score_store.h"
+#include "engine/scheduler.h"
 #include "engine/waiting_queue.h"
 #include "model/batch.h"
 
@@ -76,6 +79,8 @@ class Engine::Impl {
   void expire_deadlines();
   void admit_waiting();
   WaitingQueue::Verdict try_admit(Sequence& sequence);
+  // Whether the long class may take on this choice: its blocks and those of all that run.
+  bool long_class_has_room(const kv::ReusePlan& plan, std::uint32_t worst_case) const;
   void note_admission(ActiveRequest& request, Sequence& sequence, const kv::Admission& admission,
                       const kv::ReusePlan& plan);
   void queue_siblings(ActiveRequest& request);
@@ -133,6 +138,10 @@ class Engine::Impl {
   HeldKv held_by(const ActiveRequest& request) const;
   // What each request holds from now_ on.
   void note_kv_use();
+  // Looks for requests out of line, once per step.
+  void raise_alarms();
+  void raise(ActiveRequest& request, Alarm alarm);
+  void publish_classes();
   // What the batch that was built will read.
   void note_step_reads();
   void note_decode_step(Tick duration);
@@ -162,6 +171,8 @@ class Engine::Impl {
   std::uint64_t turns_ = 0;  // shares of steps given out
   std::uint64_t idle_count_ = 0;
 
+  Isolation isolation_;
+  Scheduler scheduler_;
   BatchBuilder builder_;
   std::vector<ScheduledSequence> scheduled_;
   model::Batch batch_;

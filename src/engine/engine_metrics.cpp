@@ -172,6 +172,21 @@ void EngineMetrics::update_idle(std::uint64_t computed) {
   idle_tokens_ = computed;
 }
 
+void EngineMetrics::count_alarm(Alarm alarm) {
+  if (registry_ != nullptr) registry_->add_labeled(Metric::kRequestAlarms, alarm_name(alarm), 1);
+}
+
+void EngineMetrics::set_classes(const ClassLoad& of_short, const ClassLoad& of_long,
+                                std::uint32_t throttled) {
+  if (registry_ == nullptr) return;
+  registry_->set_labeled(Metric::kRequestsByClass, "short", of_short.requests);
+  registry_->set_labeled(Metric::kRequestsByClass, "long", of_long.requests);
+  registry_->set_labeled(Metric::kKvTokensByClass, "short",
+                         static_cast<double>(of_short.kv_tokens));
+  registry_->set_labeled(Metric::kKvTokensByClass, "long", static_cast<double>(of_long.kv_tokens));
+  registry_->set(Metric::kRequestsThrottled, throttled);
+}
+
 void EngineMetrics::set_load(std::uint32_t running, std::uint32_t waiting) {
   if (registry_ == nullptr) return;
   registry_->set(Metric::kRequestsRunning, running);

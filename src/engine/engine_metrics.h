@@ -46,6 +46,12 @@ class EngineMetrics {
   // `first`: its context had not been cut before.
   void count_dropped(std::uint32_t tokens, bool first);
   void set_load(std::uint32_t running, std::uint32_t waiting);
+  void count_alarm(Alarm alarm);
+  struct ClassLoad {  // of admitted requests
+    std::uint32_t requests = 0;
+    std::uint64_t kv_tokens = 0;
+  };
+  void set_classes(const ClassLoad& of_short, const ClassLoad& of_long, std::uint32_t throttled);
 
  private:
   metrics::Registry* registry_;        // may be null

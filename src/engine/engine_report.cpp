@@ -78,6 +78,10 @@ void Engine::Impl::count_ended_kv(ActiveRequest& request) {
   if (!request.kv_use().began()) return;
   request.note_kv(now_, request.kv_use().tokens());
   const KvUse& use = request.kv_use();
+  isolation_.note_ended(use.peak(),
+                        static_cast<double>(request.usage().completion_tokens) /
+                            static_cast<double>(std::max<std::size_t>(1, request.choices().size())),
+                        request.timings().tpot_ms);
   ++ended_kv_.requests;
   ended_kv_.peak_tokens = std::max(ended_kv_.peak_tokens, use.peak());
   ended_kv_.sum_of_peak_tokens += static_cast<double>(use.peak());

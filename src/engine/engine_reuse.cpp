@@ -115,8 +115,7 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
   sequence.expected_divergence = repair.estimate();
   std::optional<Sample> sample;
   if (entry.samples) {
-    if (is_near_tie(request, sequence,
-                    logits_row(entry.first_logits + entry.logit_count - 1)))
+    if (is_near_tie(request, sequence, logits_row(entry.first_logits + entry.logit_count - 1)))
       return compute_exactly(request, sequence);
     keep_for_idle(request, sequence, logits_row(entry.first_logits + entry.logit_count - 1));
     ASSIGN_OR_RETURN(sample,
@@ -133,12 +132,13 @@ Result<void> Engine::Impl::take_repair(const ScheduledSequence& entry) {
 }
 
 // Whether a cold run may well choose another next token; among the tokens that the gate's estimate
-// speaks of, and of those that are always the likeliest. A context that is to be trimmed is not
-// exact afterwards either. `logits` are not sampled from yet.
+// speaks of, and of those that are always the likeliest. `logits` are not sampled from yet.
 bool Engine::Impl::is_near_tie(const ActiveRequest& request, Sequence& sequence,
                                std::span<const float> logits) const {
   const ReuseWish& wish = request.request().reuse;
-  if (!sequence.is_approximate || !sequence.greedy() || sequence.trims || wish.mode != ReuseMode::kRepair ||
+  // Behind a cut an exact prompt would not give an exact answer.
+  if (sequence.trim() != nullptr) return false;
+  if (!sequence.is_approximate || !sequence.greedy() || wish.mode != ReuseMode::kRepair ||
       !sequence.expected_divergence || parts_.reuse.gate == nullptr ||
       sequence.generated_tokens() >= model::kEstimatedTokens)
     return false;
@@ -163,6 +163,7 @@ Result<void> Engine::Impl::compute_exactly(ActiveRequest& request, Sequence& seq
       return error;
     }
     case WaitingQueue::Verdict::kNotNow:
+    case WaitingQueue::Verdict::kClassFull:
     case WaitingQueue::Verdict::kFull:
       break;
   }

@@ -26,6 +26,8 @@ void Engine::Impl::trim_contexts() {
   for (const Running& entry : running_) {
     Sequence& sequence = *entry.sequence;
     if (!sequence.trims || !sequence.decoding() || sequence.ended()) continue;
+    // One that begins again computes its answer like a prompt.
+    if (sequence.trim() == nullptr && sequence.pending() > 1) continue;
     if (const Result<void> done = trim_context(*entry.request, sequence); !done.ok()) {
       // Its whole worst case is reserved, so it goes on with all of its context.
       log_warn(str_cat("trimming a context failed: ", done.error().message));

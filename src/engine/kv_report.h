@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/isolation.h"
 #include "kv/ledger.h"
 
 namespace refrain::engine {
@@ -29,6 +30,9 @@ struct RequestKv {
   std::uint64_t peak_tokens = 0;       // so far
   double mean_tokens = 0;              // over the time since its admission
   double age_s = 0;                    // since its admission
+  bool is_long = false;                // of the long class
+  Alarm alarm = Alarm::kNone;          // it was out of line
+  bool throttled = false;
   // Of the steps that gave it tokens after the first, with all that was computed in them.
   double step_read_bytes = 0;  // mean; 0 = there was none
   double tpot_ms = 0;          // measured; 0 = there was none

@@ -107,6 +107,7 @@ class Sequence {
   const std::string& stop_matched() const { return stop_matched_; }
 
   bool trims = false;           // its context is to be kept within a budget
+  bool is_long = false;         // of the long class (isolation.h)
   bool is_approximate = false;  // its prompt has rows that a cold run would not have computed
   // Of that, mean KL in nats over the first tokens of its answer; none if nothing judged it.
   std::optional<double> expected_divergence = {};

@@ -60,7 +60,8 @@ class WaitingQueue::Round {
       bool found = false;
       for (auto tenant = queue_.by_tenant_.begin(); tenant != queue_.by_tenant_.end(); ++tenant)
         for (auto entry = tenant->second.begin(); entry != tenant->second.end(); ++entry)
-          if (entry->passed >= kMaxPasses && (!found || entry->arrival < best->arrival)) {
+          if (entry->passed >= kMaxPasses && !waits_for_class(*entry) &&
+              (!found || entry->arrival < best->arrival)) {
             best_tenant = tenant;
             best = entry;
             found = true;
@@ -68,15 +69,22 @@ class WaitingQueue::Round {
       if (!found) return true;
       const Verdict verdict = try_admit_(*best->sequence);
       if (verdict == Verdict::kNotNow || verdict == Verdict::kFull) return false;
-      queue_.erase(best_tenant, best);
+      if (verdict == Verdict::kClassFull) {
+        class_full_ = true;
+      } else {
+        queue_.erase(best_tenant, best);
+      }
     }
   }
+
+  bool waits_for_class(const Entry& entry) const { return class_full_ && entry.sequence->is_long; }
 
   Next try_next_of(const std::string& tenant) {
     const auto line = queue_.by_tenant_.find(tenant);
     if (line == queue_.by_tenant_.end()) return Next::kNothing;
     const auto entry = std::find_if(line->second.begin(), line->second.end(), [&](Entry& e) {
-      return std::find(refused_.begin(), refused_.end(), &e) == refused_.end();
+      return !waits_for_class(e) &&
+             std::find(refused_.begin(), refused_.end(), &e) == refused_.end();
     });
     if (entry == line->second.end()) return Next::kNothing;
     switch (try_admit_(*entry->sequence)) {
@@ -85,6 +93,9 @@ class WaitingQueue::Round {
       case Verdict::kNotNow:
         refused_.push_back(&*entry);
         return refused_.size() >= kMaxRefusals ? Next::kStop : Next::kTried;
+      case Verdict::kClassFull:
+        class_full_ = true;
+        return Next::kTried;
       case Verdict::kEnded:
         queue_.erase(line, entry);
         return Next::kTried;
@@ -102,6 +113,7 @@ class WaitingQueue::Round {
   const std::function<Verdict(Sequence&)>& try_admit_;
   std::vector<std::string> order_;
   std::vector<Entry*> refused_;
+  bool class_full_ = false;  // nothing long is tried any more
 };
 
 void WaitingQueue::admit(const std::function<Verdict(Sequence&)>& try_admit) {

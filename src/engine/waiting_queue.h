@@ -6,6 +6,9 @@
 //   tenant b:  b1                                              tenant admitted last)
 //   tenant c:  c1 c2
 //
+// Where the long class has used up its part of the pool, its choices wait for one another only: the
+// others are not held up by them and do not count as passing them.
+//
 // Engine thread.
 #pragma once
 
@@ -25,10 +28,11 @@ class WaitingQueue {
   static constexpr std::uint32_t kMaxRefusals = 8;  // tries without success per round
 
   enum class Verdict {
-    kAdmitted,  // leaves the queue
-    kEnded,     // leaves the queue too: refused for good
-    kNotNow,    // does not fit now
-    kFull,      // nothing at all fits now; the round ends
+    kAdmitted,   // leaves the queue
+    kEnded,      // leaves the queue too: refused for good
+    kNotNow,     // does not fit now
+    kClassFull,  // long, and long ones hold their part already; no other long one is tried
+    kFull,       // nothing at all fits now; the round ends
   };
 
   void push_back(const std::string& tenant, Sequence& sequence);

@@ -3,6 +3,10 @@
 //
 //   lru   longest unused first
 //   lfu   fewest uses first, of these the longest unused
+//   gdsf  as lfu, but what was given up last sets the floor from which later uses count, so that
+//         old fame fades: rank = uses + floor at its last use. (GreedyDual-Size with frequency,
+//         Cherkasova 1998; blocks have one size and one cost, since a tail must not outlive its
+//         head.)
 //   Ties: the deeper one first; of these the one that became a candidate first. No clock here;
 //   ticks come in.
 //
@@ -30,7 +34,7 @@ class EvictionOrder {
   void start(NodeId node, Tick now, std::uint32_t depth = 0);  // new content: used once
   void count_use(NodeId node, Tick now);                       // found and used again
   void keep_fresh(NodeId node, Tick now);  // was in use until now; not a use of its own
-  // Counts at least as many uses as `other` from now on. True if that changed something.
+  // Is worth at least as much as `other` from now on. True if that changed something.
   bool keep_up_with(NodeId node, NodeId other);
 
   // ---- candidates
@@ -39,12 +43,14 @@ class EvictionOrder {
   bool contains(NodeId node) const { return entries_[to_int(node)].is_candidate; }
   bool empty() const { return candidates_.empty(); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(candidates_.size()); }
-  NodeId first() const;                    // the next to go; CHECKs that there is one
+  NodeId first() const;  // the next to go; CHECKs that there is one
+  // The same, to be given up for want of room: raises the floor.
+  NodeId next_victim();
   std::vector<NodeId> candidates() const;  // in order
 
  private:
   struct Rank {
-    std::uint64_t uses = 0;  // always 0 with lru
+    std::uint64_t worth = 0;  // always 0 with lru
     Tick last_used = 0;
     std::int64_t height = 0;  // minus the depth
     std::uint64_t arrival = 0;
@@ -53,17 +59,20 @@ class EvictionOrder {
   };
   struct Entry {
     std::uint64_t uses = 0;
+    std::uint64_t floor = 0;  // when it was used last
     Tick last_used = 0;
     std::uint32_t depth = 0;  // blocks to its left
     std::uint64_t arrival = 0;
     bool is_candidate = false;
   };
+  std::uint64_t worth_of(const Entry& entry) const;
   Rank rank_of(NodeId node) const;
 
   const EvictionPolicy policy_;
   std::vector<Entry> entries_;  // [node_count]
   std::set<Rank> candidates_;
   std::uint64_t arrivals_ = 0;
+  std::uint64_t floor_ = 0;  // worth of what was given up last
 };
 
 }  // namespace refrain::kv

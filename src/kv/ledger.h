@@ -24,8 +24,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,7 +38,9 @@
 
 namespace refrain::kv {
 
-enum class EvictionPolicy { kLru, kLfu };
+enum class EvictionPolicy { kLru, kLfu, kGdsf };               // see eviction.h
+std::string_view eviction_policy_name(EvictionPolicy policy);  // "lru", "lfu", "gdsf"
+std::optional<EvictionPolicy> eviction_policy_named(std::string_view name);
 
 struct LedgerOptions {
   std::uint32_t block_size = 16;        // tokens per block, a multiple of 16

@@ -14,7 +14,7 @@ namespace refrain::kv {
 
 BlockId Ledger::Impl::take_block() {
   if (pool_.free_count() == 0) {
-    forget(eviction_.first());
+    forget(eviction_.next_victim());
     ++totals_.evicted_blocks;
   }
   return pool_.take();
@@ -61,7 +61,7 @@ void Ledger::Impl::forget(NodeId node) {
 void Ledger::Impl::keep_cap() {
   if (options_.max_cached_blocks == 0) return;
   while (pool_.evictable_count() > options_.max_cached_blocks) {
-    forget(eviction_.first());
+    forget(eviction_.next_victim());
     ++totals_.evicted_blocks;
   }
 }

@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 5> kRefusalReasons = {"uncalibrated", "di
 constexpr std::array<std::string_view, 2> kAuditResults = {"agree", "differ"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
+constexpr std::array<std::string_view, 2> kAlarms = {"kv", "tpot"};
+constexpr std::array<std::string_view, 2> kClasses = {"short", "long"};
 
 // Seconds of a whole request or a long part of it.
 constexpr std::array<double, 15> kRequestSeconds = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,  2.5,
@@ -84,9 +86,21 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "Running sequences whose context was cut to a budget"},
     {Metric::kContextTokensDropped, kCounter, "context_tokens_dropped_total",
      "Tokens of running sequences that were trimmed away, for the rest of their answers"},
+    {Metric::kRequestAlarms, kCounter, "request_alarms_total",
+     "Running requests found out of line with those that ended before, by what was too much: the "
+     "context they hold or the time of their tokens",
+     "kind", kAlarms},
 
     {Metric::kRequestsRunning, kGauge, "num_requests_running", "Sequences being computed now"},
     {Metric::kRequestsWaiting, kGauge, "num_requests_waiting", "Requests waiting for admission"},
+    {Metric::kRequestsByClass, kGauge, "num_requests_running_by_class",
+     "Requests being computed now, by class: those of much expected context are long", "class",
+     kClasses},
+    {Metric::kKvTokensByClass, kGauge, "kv_tokens_by_class",
+     "Tokens of context that running requests hold, by class; what they share counts for each",
+     "class", kClasses},
+    {Metric::kRequestsThrottled, kGauge, "num_requests_throttled",
+     "Requests that others go before, since they are out of line"},
     {Metric::kKvCacheUsage, kGauge, "kv_cache_usage_perc",
      "Share of KV blocks held by running sequences, 0 to 1"},
     {Metric::kKvBlocks, kGauge, "kv_blocks",

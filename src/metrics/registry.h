@@ -38,14 +38,18 @@ enum class Metric {
   kHttpResponses,     // http_responses_total{status=1xx|2xx|3xx|4xx|5xx}
   kEngineSteps,       // engine_steps_total
   kMissReasons,   // prefix_cache_miss_reason_total{reason=none|cold|diverged|ended|short|disabled}
-  kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|no_room|unsupported}
+  kReuseRefused,  // reuse_refused_total{reason=uncalibrated|divergence|near_tie|no_room|unsupported}
   kReuseAudits,   // reuse_audits_total{result=agree|differ}
   kIdleTokens,    // idle_computed_tokens_total
-  kContextTrims,  // context_trims_total
+  kContextTrims,          // context_trims_total
   kContextTokensDropped,  // context_tokens_dropped_total
+  kRequestAlarms,         // request_alarms_total{kind=kv|tpot}
   // gauges
   kRequestsRunning,       // num_requests_running
   kRequestsWaiting,       // num_requests_waiting
+  kRequestsByClass,       // num_requests_running_by_class{class=short|long}
+  kKvTokensByClass,       // kv_tokens_by_class{class=short|long}
+  kRequestsThrottled,     // num_requests_throttled
   kKvCacheUsage,          // kv_cache_usage_perc (pinned / total, 0..1)
   kKvBlocks,              // kv_blocks{state=free|evictable|pinned|reserved}
   kKvBudgetBytes,         // kv_budget_bytes

@@ -108,6 +108,14 @@ class LedgerPage {
     out_.field("age_s", row.age_s).field("prompt_tokens", row.prompt_tokens);
     out_.field("reused_tokens", row.reused_tokens);
     out_.field("generated_tokens", row.generated_tokens);
+    out_.field("class", row.is_long ? "long" : "short");
+    out_.key("alarm");
+    if (row.alarm == engine::Alarm::kNone) {
+      out_.null();
+    } else {
+      out_.value(engine::alarm_name(row.alarm));
+    }
+    out_.field("throttled", row.throttled);
     out_.key("kv").begin_object().field("tokens", row.kv_tokens);
     out_.field("bytes", row.kv_tokens * ledgers_.kv_bytes_per_token);
     out_.field("blocks", row.kv_blocks).field("block_bytes", row.kv_blocks * block_bytes());

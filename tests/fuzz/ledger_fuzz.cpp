@@ -14,8 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   refrain::kv::LedgerOptions options;
   options.block_count = 1 + data[0] % 48;
-  options.policy =
-      data[0] >= 128 ? refrain::kv::EvictionPolicy::kLfu : refrain::kv::EvictionPolicy::kLru;
+  options.policy = data[0] >= 192   ? refrain::kv::EvictionPolicy::kGdsf
+                   : data[0] >= 128 ? refrain::kv::EvictionPolicy::kLfu
+                                    : refrain::kv::EvictionPolicy::kLru;
   options.max_cached_blocks = data[1] % 16;
   options.prefix_cache = data[1] < 240;
   refrain::test::LedgerDriver driver(options);

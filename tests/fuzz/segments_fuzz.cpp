@@ -14,8 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   refrain::kv::LedgerOptions options;
   options.block_count = 8 + data[0] % 64;
-  options.policy =
-      data[0] >= 128 ? refrain::kv::EvictionPolicy::kLfu : refrain::kv::EvictionPolicy::kLru;
+  options.policy = data[0] >= 192   ? refrain::kv::EvictionPolicy::kGdsf
+                   : data[0] >= 128 ? refrain::kv::EvictionPolicy::kLfu
+                                    : refrain::kv::EvictionPolicy::kLru;
   options.max_cached_blocks = data[1] % 32;
   refrain::test::SegmentDriver driver(options);
   constexpr std::size_t kMaxBytes = 5 * 300;  // longer lists only slow the search down

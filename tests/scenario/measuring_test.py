@@ -286,9 +286,27 @@ class Measuring(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 report = json.loads(out)
                 self.assertEqual((report["model"], report["answered"], report["failed"]), ("roomy", 6, 0))
-                self.assertGreater(report["ttft_ms"]["p99"], 0)
+                # Text is timed when it comes, not when the answer is over.
+                self.assertTrue(0 < report["ttft_ms"]["p99"] < report["total_ms"]["p99"], report)
+                self.assertGreater(report["tpot_ms"]["p50"], 0)
                 self.assertGreater(report["prompt_tokens"], 0)
                 self.assertGreaterEqual(report["cached_share"], 0.3 if workload in ("chat", "agent", "batch") else 0)
+            # B6: short requests without and beside long ones, and the other way round.
+            code, out, err = refrain("bench", "isolation", "--url", f"http://127.0.0.1:{server.port}", "--api-key", "k-1",
+                                     "--short-prompt", "60", "--long-prompt", "3000", "--rate", "50", "--requests", "20",
+                                     "--output-tokens", "4", "--json")
+            self.assertEqual(code, 0, err)
+            report = json.loads(out)
+            for phase in ("short_alone", "short_beside", "long_alone", "long_beside"):
+                self.assertEqual(report[phase]["failed"], 0)
+                self.assertGreater(report[phase]["ttft_ms"]["p95"], 0)
+            self.assertEqual(report["short_alone"]["answered"], 20)
+            self.assertGreaterEqual(report["short_beside"]["answered"], 20)
+            self.assertEqual(report["long_alone"]["answered"], 2)
+            self.assertGreater(report["long_beside"]["prompt_tokens"], 20 * report["short_beside"]["prompt_tokens"])
+            self.assertAlmostEqual(report["ttft_p95_ratio"], report["short_beside"]["ttft_ms"]["p95"]
+                                   / report["short_alone"]["ttft_ms"]["p95"])
+            self.assertGreater(report["long_speed_kept"], 0)
             code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}", "--api-key", "wrong")
             self.assertEqual(code, 1)
             self.assertIn("--api-key", err)
@@ -298,6 +316,55 @@ class Measuring(unittest.TestCase):
         code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}")
         self.assertEqual(code, 1)
         self.assertIn("error: cannot connect", err)
+
+    def test_bench_cache_replays_a_trace_over_pools_and_policies(self):
+        lines = [{"timestamp": i, "input_length": 1024, "output_length": 9, "hash_ids": ids}
+                 for i, ids in enumerate([[1, 2], [1, 2], [3, 4], [5, 6], [1, 2], [1, 7]])]
+        with file_with("\n".join(map(json.dumps, lines)), ".jsonl") as trace:
+            code, out, err = refrain("bench", "cache", "--trace", trace.name, "--pools", "4,6", "--json")
+            self.assertEqual((code, err), (0, ""))
+            report = json.loads(out)
+            self.assertEqual([(row["pool_blocks"], row["policy"]) for row in report["results"]],
+                             [(pool, policy) for pool in (4, 6) for policy in ("lru", "lfu", "gdsf")])
+            # Two, two and one block are found again where nothing is given up; least recently used loses two of them.
+            self.assertEqual(report["unbounded"]["hit_blocks"], 5)
+            self.assertEqual([row["hit_blocks"] for row in report["results"]], [3, 5, 5, 5, 5, 5])
+            self.assertTrue(all(row["blocks"] == 12 for row in report["results"]))
+            self.assertAlmostEqual(report["unbounded"]["block_hit_rate"], 5 / 12)
+            code, out, err = refrain("bench", "cache", "--trace", trace.name, "--pools", "4", "--policies", "gdsf")
+            self.assertEqual((code, err), (0, ""))
+            self.assertEqual([line.split()[1] for line in out.splitlines()[2:]], ["gdsf", "unbounded"])
+        for wrong, words in (([], "no trace given"), (["--trace", "/nowhere"], "/nowhere"),
+                             (["--trace", __file__], "line 1 of the trace"),
+                             (["--trace", __file__, "--policies", "fifo"], "`fifo` is no eviction policy")):
+            code, out, err = refrain("bench", "cache", *wrong)
+            self.assertNotEqual(code, 0)
+            self.assertEqual(out, "")
+            self.assertIn(words, err)
+
+    def test_the_check_of_a_kv_format_is_made_once_for_a_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def start():
+                return refrain("run", "--model", "tiny", "--kv-format", "q4", "--max-tokens", "1", "hi",
+                               environment={"XDG_DATA_HOME": folder})
+
+            code, _, err = start()
+            self.assertEqual(code, 2)
+            (kept,) = pathlib.Path(folder, "refrain/kv-check").iterdir()
+            made = json.loads(kept.read_text())
+            self.assertEqual((made["model"], made["kv_format"], made["rows"] > 0), ("tiny", "q4", True))
+            self.assertEqual(start()[::2], (code, err))
+            # It is that file which is believed from then on ...
+            kept.write_text(json.dumps({**made, "kl": 0, "agreeing": made["rows"]}))
+            self.assertEqual(start()[0], 0)
+            # ... unless it is damaged or that of something else.
+            for damaged in ("", "{", json.dumps({**made, "subject": "0" * 32, "kl": 0}), json.dumps({**made, "kl": -1})):
+                kept.write_text(damaged)
+                self.assertEqual(start()[::2], (code, err))
+                self.assertEqual(json.loads(kept.read_text()), made)
+        # Nowhere to keep it is no error.
+        self.assertEqual(refrain("run", "--model", "tiny", "--kv-format", "q4", "--max-tokens", "1", "hi",
+                                 environment={"XDG_DATA_HOME": "/proc/nowhere"})[0], 2)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,18 @@ moment, against one server with little memory (O-15, O-16, O-21, O-39, O-43, O-4
 Every answer is judged. Afterwards nothing is held, the figures add up, memory has not grown, known
 prefixes hit, known answers are unchanged, and the server ends as it should.
 
-    soak_test.py --binary build/release/refrain --models .deps/models --generated DIR [--requests N]
+With --mix the same is done to a server for each KV format and eviction policy, whose requests mix the modes of
+reuse, over a ledger half as large: what is approximate comes and goes beside what is exact. Every server checks its
+whole ledger when it ends (B4, A7, A10).
+
+    soak_test.py --binary build/release/refrain --models .deps/models --generated DIR [--requests N] [--mix]
 """
 import argparse
 import collections
 import concurrent.futures
 import re
 import sys
+import tempfile
 import time
 
 import http_client
@@ -29,7 +34,14 @@ FLAGS = ["--max-running", "8", "--max-queue", "48", "--kv-budget", "1MiB", "--ma
 # thread, each as large as its busiest moment so far (some 100 KiB). 300 bytes left by each request would show.
 MOST_GROWTH_BYTES = 2 << 20
 
-G = {"temperature": 0, "seed": 1}
+KV_FORMATS = ["f16", "q8", "q8/q4", "q4"]
+POLICIES = ["lru", "lfu", "gdsf"]
+REUSE_MODES = [None, "exact", "repair", "splice", {"mode": "repair", "max_divergence": 10}]
+# Flags of trim policies, one list each; servers of the mix take them in turn.
+TRIMS = [[]]
+
+# Known answers are those of exact context, whatever else a server reuses.
+G = {"temperature": 0, "seed": 1, "reuse": "exact"}
 PROBES = [(TEXT, {"prompt": texts.lorem(200, seed=77), **G, "max_tokens": 24}),
           (TEXT, {"prompt": "one two three four five", **G, "max_tokens": 40, "ignore_eos": True}),
           (CHAT, {"messages": texts.user("hello", system=texts.lorem(90, seed=78)), **G,
@@ -41,13 +53,14 @@ def headers_of(tenant):
 
 
 class Soak:
-    def __init__(self, binary, seed):
+    def __init__(self, binary, seed, flags=(), reuse_modes=()):
+        self.is_mixed = bool(reuse_modes)
         keys = [word for tenant in TENANTS for word in ("--api-key", f"{tenant}=key-of-{tenant}")]
-        self.server = ServerProcess(binary, "tiny", [*FLAGS, *keys])
+        self.server = ServerProcess(binary, "tiny", [*FLAGS, *flags, *keys])
         self.outcomes = collections.Counter()
         self.faults = []
-        self.traffic = Traffic(seed, [(path, body, self.ask(path, body).text)
-                                      for path, body in PROBES])
+        self.traffic = Traffic(seed, [(path, body, self.ask(path, body).text) for path, body in PROBES],
+                               reuse_modes)
 
     # ---- one request
     def ask(self, path, body, tenant=TENANTS[0], method="POST"):
@@ -124,7 +137,8 @@ class Soak:
         kept = self.metric("kv_blocks", state="evictable")
         self.check("free + evictable = all blocks", self.metric("kv_blocks", state="free") + kept == blocks)
         self.check("something is cached", kept > 0)
-        self.check("blocks were evicted", self.metric("prefix_cache_evicted_blocks_total") > blocks)
+        self.check("blocks were evicted",
+                   self.metric("prefix_cache_evicted_blocks_total") > (0 if self.is_mixed else blocks))
         received, ended = (self.metric(name) for name in ("requests_received_total", "request_success_total"))
         self.check(f"{received} received, {ended} ended", received == ended)
         self.check("many were aborted", self.metric("request_success_total", finished_reason="abort") > 0)
@@ -155,11 +169,31 @@ class Soak:
                 for reason in ("stop", "length", "abort", "rejected")}
         print(f"{count} requests in {time.monotonic() - started:.0f} s: {dict(self.outcomes)}, ended {ends}; "
               f"memory after {early}: {before >> 10} KiB, then {grown / 1024:+.0f} KiB", flush=True)
+        self.approximate = {name: int(self.metric(f"prompt_tokens_{name}_total")) for name in ("moved", "repaired")}
+        if self.is_mixed:
+            print(f"  approximate prompt tokens: {self.approximate}", flush=True)
         self.check_figures(blocks)
         self.check(f"memory grew by {grown >> 10} KiB", grown < MOST_GROWTH_BYTES)
         self.until("no file is left open", lambda: self.server.open_files() <= files + 2, 5)
         self.check_service()
         self.check("it ends with 0 on SIGTERM", self.server.stop())
+
+
+def mix(binary, requests):
+    """(name, flags, requests) of each server. Formats are calibrated first, so that repair is judged and not refused."""
+    servers = [(kv_format, policy) for kv_format in KV_FORMATS for policy in POLICIES]
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as cases:
+        cases.write(texts.reuse_cases(3))
+        cases.flush()
+        for kv_format in KV_FORMATS:
+            code, _, err, _ = binary.run(["calibrate", "--model", binary.model_path("tiny"), "--kv-format", kv_format,
+                                          "--kv-check", "off", "--data", cases.name, "--answer-rows", "4"], timeout_s=120)
+            if code:
+                raise Failed(f"calibrate for {kv_format} ended with {code}:\n{err}")
+    for number, (kv_format, policy) in enumerate(servers):
+        flags = ["--kv-format", kv_format, "--kv-check", "off", "--cache-policy", policy, "--kv-budget", "512KiB",
+                 "--reuse", ["exact", "repair", "splice"][number % 3], *TRIMS[number % len(TRIMS)]]
+        yield f"{kv_format} {policy}: ", flags, -(-requests // len(servers))
 
 
 def main():
@@ -169,16 +203,26 @@ def main():
     parser.add_argument("--models", required=True)
     parser.add_argument("--generated", required=True)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--mix", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    soak = Soak(Binary(options.binary, options.models, options.generated), options.seed)
-    try:
-        soak.run(options.requests)
-    except Failed as fault:
-        print(f"FAILED  {fault}\n{soak.server.stderr()[-2000:]}", flush=True)
+    binary = Binary(options.binary, options.models, options.generated)
+    approximate = collections.Counter()
+    servers = mix(binary, options.requests) if options.mix else [("", [], options.requests)]
+    for number, (name, flags, count) in enumerate(servers):
+        print(name, end="", flush=True)
+        soak = Soak(binary, options.seed + number, flags, REUSE_MODES if options.mix else ())
+        try:
+            soak.run(count)
+            approximate.update(soak.approximate)
+        except Failed as fault:
+            print(f"FAILED  {fault}\n{soak.server.stderr()[-2000:]}", flush=True)
+            return 1
+        finally:
+            soak.server.kill()
+    if options.mix and not (approximate["moved"] and approximate["repaired"]):
+        print(f"FAILED  nothing was reused approximately: {approximate}")
         return 1
-    finally:
-        soak.server.kill()
     return 0
 
 

@@ -113,8 +113,9 @@ def judge_echo(prompt):
 class Traffic:
     """Makes visits. `probes` are [(path, body, text)]: greedy requests whose text must never change."""
 
-    def __init__(self, seed, probes):
+    def __init__(self, seed, probes, reuse_modes=()):
         self.random = random.Random(seed)
+        self.reuse_modes = reuse_modes  # what requests may ask for; none: they leave it to the server
         self.probes = probes
         self.number = 0
         self.heads = [texts.lorem(140, seed=i) for i in range(6)]
@@ -125,6 +126,8 @@ class Traffic:
     def visit(self):
         self.number += 1
         made = self.random.choice(self.kinds)()
+        if self.reuse_modes and made.kind not in ("refused", "probe", "embedding"):
+            made.body["reuse"] = self.random.choice(self.reuse_modes)
         made.tenant = self.random.choice(TENANTS)
         if made.kind != "refused" and self.random.random() < 0.36:
             made.leaving = self.leaving(made.body)
@@ -140,8 +143,11 @@ class Traffic:
         return Leaving(after_events=self.random.randrange(1, 8), reset=reset)
 
     def text(self):
-        """A prompt: half of them begin like others, half like none."""
+        """A prompt: half of them begin like others, half like none; where moved text counts, many hold two known
+        passages at places of their own."""
         tail = texts.lorem(self.random.randrange(2, 60), seed=self.number)
+        if self.reuse_modes and self.random.random() < 0.5:
+            return " ".join([f"{self.number}", *self.random.sample(self.heads, 2), tail])
         if self.random.random() < 0.5:
             head = self.random.choice(self.heads)
             return head[:self.random.randrange(40, len(head))] + " " + tail

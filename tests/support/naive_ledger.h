@@ -104,7 +104,10 @@ class NaiveLedger {
         !covered(run))
       publish(run, first(run.tokens, run.committed));
     let_go_of_source(run);
-    for (int text : run.holds) texts_by_id(text).last_used = now;
+    for (int text : run.holds) {
+      texts_by_id(text).last_used = now;
+      texts_by_id(text).floor = floor_;
+    }
     running_.erase(id);
     forget_orphans();
     keep_cap();
@@ -142,6 +145,7 @@ class NaiveLedger {
     TokenList tokens;
     std::uint64_t uses = 1;
     Tick last_used = 0;
+    std::uint64_t floor = 0;
   };
   struct Running {
     int space = 0;
@@ -218,10 +222,13 @@ class NaiveLedger {
     Text& text = texts_by_id(id);
     ++text.uses;
     text.last_used = std::max(text.last_used, now);
+    text.floor = floor_;
     for (Text& head : texts_)  // what it hangs below counts no fewer uses
       if (head.space == text.space && head.tokens.size() < text.tokens.size() &&
-          head.tokens.size() % block() == 0 && begins_with(text.tokens, head.tokens))
+          head.tokens.size() % block() == 0 && begins_with(text.tokens, head.tokens)) {
         head.uses = std::max(head.uses, text.uses);
+        head.floor = std::max(head.floor, text.floor);
+      }
   }
   bool covered(const Running& run) const {
     const TokenList tail = first(run.tokens, run.committed);
@@ -258,7 +265,7 @@ class NaiveLedger {
       run.holds.insert(text.id);
       return;
     }
-    texts_.push_back(Text{next_id_, run.space, tokens, 1, run.last_used});
+    texts_.push_back(Text{next_id_, run.space, tokens, 1, run.last_used, floor_});
     run.holds.insert(next_id_++);
   }
   void let_go_of_source(Running& run) {
@@ -288,11 +295,14 @@ class NaiveLedger {
       if (has_children) continue;
       if (victim == nullptr || goes_before(text, *victim)) victim = &text;
     }
+    floor_ = std::max(floor_, victim->uses + victim->floor);
     texts_.erase(texts_.begin() + (victim - texts_.data()));
     ++evicted_;
   }
   bool goes_before(const Text& a, const Text& b) const {
     if (options_.policy == kv::EvictionPolicy::kLfu && a.uses != b.uses) return a.uses < b.uses;
+    if (options_.policy == kv::EvictionPolicy::kGdsf && a.uses + a.floor != b.uses + b.floor)
+      return a.uses + a.floor < b.uses + b.floor;
     return a.last_used < b.last_used;
   }
 
@@ -302,6 +312,7 @@ class NaiveLedger {
   std::set<int> orphans_;
   int next_id_ = 0;
   std::uint64_t evicted_ = 0;
+  std::uint64_t floor_ = 0;  // worth of what was given up last (gdsf)
 };
 
 }  // namespace refrain::test

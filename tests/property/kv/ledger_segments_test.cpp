@@ -39,7 +39,8 @@ Reused run_operations(std::uint32_t least_blocks, std::uint32_t most_blocks) {
   kv::LedgerOptions options;
   options.block_count = *rc::gen::inRange(least_blocks, most_blocks + 1);
   options.max_cached_blocks = *rc::gen::element(0U, 0U, 4U, 12U);
-  options.policy = *rc::gen::element(kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu);
+  options.policy = *rc::gen::element(kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu,
+                                     kv::EvictionPolicy::kGdsf);
   SegmentDriver driver(options);
   const auto operations =
       *rc::gen::resize(150, rc::gen::container<std::vector<SegmentOperation>>(any_operation()));

@@ -48,7 +48,8 @@ kv::LedgerOptions any_options(std::uint32_t least_blocks, std::uint32_t most_blo
   kv::LedgerOptions options;
   options.block_count = *rc::gen::inRange(least_blocks, most_blocks + 1);
   options.max_cached_blocks = *rc::gen::element(0U, 0U, 1U, 3U, 8U);
-  options.policy = *rc::gen::element(kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu);
+  options.policy = *rc::gen::element(kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu,
+                                     kv::EvictionPolicy::kGdsf);
   return options;
 }
 

@@ -79,6 +79,18 @@ TEST(FourLedgers, WhereWeightsOrActivationsDoNotFitNoSequenceDoes) {
   EXPECT_EQ(compute_ledgers(input).sequences, 1U);
 }
 
+TEST(FourLedgers, ContextWhoseAttentionTakesAsLongAsTheRestOfARow) {  // B6
+  LedgerInput input = seven_b(8);
+  EXPECT_EQ(attention_unit_tokens(input), 0) << "query heads are unknown";
+  input.head_count = 32;
+  // 2 x 7e9 FLOP a row; 2 x 32 heads x 256 x 32 layers for each token in front, half as slow again.
+  EXPECT_NEAR(attention_unit_tokens(input), 14e9 / (1.5 * 524'288), 1e-6);
+  input.windowed_layer_count = 16;  // the same for every row
+  EXPECT_NEAR(attention_unit_tokens(input), 14e9 / (1.5 * 262'144), 1e-6);
+  input.windowed_layer_count = 32;
+  EXPECT_EQ(attention_unit_tokens(input), 0);
+}
+
 TEST(FourLedgers, NothingKnownGivesZerosAndNoDivisionByZero) {
   const FourLedgers ledgers = compute_ledgers({});
   EXPECT_EQ(ledgers.sequences, 0U);

@@ -166,7 +166,7 @@ TEST(Settings, EveryKeyOfTheTableMayStandInOneFile_A8) {
 }
 
 TEST(Settings, AcceptsBothCachePolicies_A8) {
-  for (const std::string policy : {"lru", "lfu"}) {
+  for (const std::string policy : {"lru", "lfu", "gdsf"}) {
     const TemporaryFile file("[cache]\npolicy = " + policy + "\n");
     const auto settings = resolve({"serve", "--config", file.path()});
     ASSERT_TRUE(settings.ok());
@@ -214,7 +214,7 @@ TEST(Settings, NamesFileLineKeyAndAllowedValuesOfABadValue) {
   const auto settings = resolve({"serve", "--config", file.path()});
   ASSERT_FALSE(settings.ok());
   EXPECT_EQ(settings.error().message,
-            file.path() + " line 2 (cache.policy): the value `fifo` is not one of: lru, lfu");
+            file.path() + " line 2 (cache.policy): the value `fifo` is not one of: lru, lfu, gdsf");
 }
 
 TEST(Settings, RefusesTheSameKeyTwiceUnlessItIsAList) {

@@ -1,4 +1,5 @@
-// Who is admitted next: round-robin over tenants, order inside one, bounded passing.
+// Who is admitted next: round-robin over tenants, order inside one, bounded passing, and a long
+// class that holds up nobody else (B6).
 #include "engine/waiting_queue.h"
 
 #include <gtest/gtest.h>
@@ -92,6 +93,37 @@ TEST_F(WaitingQueueTest, FurtherChoicesGoInFrontAndRemovedOnesAreGone) {
   queue_.remove("a", gone);
   queue_.remove("nobody", gone);
   EXPECT_EQ(admit(), (std::vector<std::uint64_t>{2, 1}));
+}
+
+TEST_F(WaitingQueueTest, LongOnesThatWaitForTheirClassHoldUpNobodyElse_B6) {
+  const auto make_long = [&](std::uint32_t id) -> Sequence& {
+    Sequence& sequence = make(id);
+    sequence.is_long = true;
+    return sequence;
+  };
+  queue_.push_back("a", make_long(1));
+  queue_.push_back("a", make_long(2));
+  queue_.push_back("b", make_long(3));
+  for (std::uint32_t id = 10; id < 50; ++id) queue_.push_back("a", make(id));
+  std::vector<std::uint64_t> order;
+  std::uint32_t long_tries = 0;
+  bool room = false;
+  const auto try_admit = [&](Sequence& sequence) {
+    if (sequence.is_long && ++long_tries > 0 && !room) return Verdict::kClassFull;
+    if (sequence.is_long) room = false;  // for one
+    order.push_back(to_int(sequence.id()));
+    return Verdict::kAdmitted;
+  };
+  queue_.admit(try_admit);
+  EXPECT_EQ(order.size(), 40U) << "all short ones, far more than kMaxPasses";
+  EXPECT_EQ(long_tries, 1U) << "no other long one is tried in that round";
+  for (const std::uint64_t expected : {3U, 1U, 2U}) {
+    order.clear();
+    room = true;
+    queue_.admit(try_admit);
+    EXPECT_EQ(order, std::vector<std::uint64_t>{expected}) << "tenants take turns";
+  }
+  EXPECT_TRUE(queue_.empty());
 }
 
 }  // namespace

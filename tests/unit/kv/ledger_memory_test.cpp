@@ -123,7 +123,8 @@ TEST(LedgerMemory, APartialHitIsGivenUpWhereItsSourceWouldLeaveNoRoom) {  // A10
 }
 
 TEST(LedgerMemory, AChainIsEvictedFromItsTailToItsHead) {
-  for (EvictionPolicy policy : {EvictionPolicy::kLru, EvictionPolicy::kLfu}) {
+  for (EvictionPolicy policy :
+       {EvictionPolicy::kLru, EvictionPolicy::kLfu, EvictionPolicy::kGdsf}) {
     LedgerFixture f(LedgerOptions{.block_count = 6, .policy = policy});
     f.serve(tokens_from(0, 96));
     std::uint32_t left = 95;

@@ -260,7 +260,8 @@ TEST_F(LedgerSegments, RunsAreGivenUpBeforeARequestWaits) {
 
 // chain   [ head: one question | hot passage | its answer ]    only the passage is asked for again
 TEST_F(LedgerSegments, AHotSegmentStaysWhenItsHeadIsEvicted) {
-  for (const kv::EvictionPolicy policy : {kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu}) {
+  for (const kv::EvictionPolicy policy :
+       {kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu, kv::EvictionPolicy::kGdsf}) {
     kv::LedgerOptions options = options_of(0);
     options.policy = policy;
     with_blocks(40, options);

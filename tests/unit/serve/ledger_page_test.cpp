@@ -99,6 +99,9 @@ TEST(LedgerPage, a_key_sees_its_own_requests_and_the_admin_all_B1) {
     EXPECT_EQ(row["id"], "cmpl-alice");
     EXPECT_EQ(row["prompt_tokens"], 20);
     EXPECT_EQ(row["generated_tokens"], 4);
+    EXPECT_EQ(row["class"], "short");
+    EXPECT_TRUE(row["alarm"].is_null());
+    EXPECT_EQ(row["throttled"], false);
     EXPECT_EQ(row["kv"]["tokens"], 23);  // the newest has no slot yet
     EXPECT_EQ(row["kv"]["bytes"], 23 * kPerToken);
     EXPECT_EQ(row["kv"]["block_bytes"], 2 * 16 * kPerToken);
