@@ -153,7 +153,9 @@ class Soak:
             for _ in range(2):
                 reply = self.ask(path, body)
                 self.check(f"{text!r} became {reply.text!r}", reply.text == text)
-            self.check(f"cached {reply.cached} of {reply.prompt_tokens}", reply.cached == reply.prompt_tokens - 1)
+            # In the mix idle work computes approximate answers exactly meanwhile, and newcomers may go first (lfu).
+            least = 0 if self.is_mixed else reply.prompt_tokens - 1
+            self.check(f"cached {reply.cached} of {reply.prompt_tokens}", least <= reply.cached < reply.prompt_tokens)
 
     def run(self, count):
         started = time.monotonic()

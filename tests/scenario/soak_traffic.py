@@ -147,7 +147,7 @@ class Traffic:
         passages at places of their own."""
         tail = texts.lorem(self.random.randrange(2, 60), seed=self.number)
         if self.reuse_modes and self.random.random() < 0.5:
-            return " ".join([f"{self.number}", *self.random.sample(self.heads, 2), tail])
+            return " ".join([f"{self.number}", *(head[:350] for head in self.random.sample(self.heads, 2)), tail])
         if self.random.random() < 0.5:
             head = self.random.choice(self.heads)
             return head[:self.random.randrange(40, len(head))] + " " + tail
