@@ -17,16 +17,16 @@ constexpr std::uint32_t kLargestRatio = 64;
 
 Result<std::vector<const model::TrimPolicy*>> policies_of(const Settings& settings) {
   std::vector<const model::TrimPolicy*> policies;
-  for (const std::string_view word : split(settings.text("--policies"), ',')) {
+  for (const std::string_view word : split(settings.text("--trim-policies"), ',')) {
     const model::TrimPolicy* policy = model::trim_policy_named(trim(word));
     if (policy == nullptr)
       return Error{Code::kInvalidArgument,
                    str_cat("`", to_valid_utf8(std::string(word)), "` is no policy"),
-                   str_cat("there are ", serve::context_policy_words(", ")), "--policies"};
+                   str_cat("there are ", serve::context_policy_words(", ")), "--trim-policies"};
     if (policy->look != model::TrimLook::kNone && settings.text("--kernels") == "ggml")
       return Error{Code::kInvalidArgument,
                    str_cat("`", policy->name, "` needs attention, which ggml's kernels hide"),
-                   "leave out --kernels ggml, or measure window alone", "--policies"};
+                   "leave out --kernels ggml, or measure window alone", "--trim-policies"};
     policies.push_back(policy);
   }
   return policies;

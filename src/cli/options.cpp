@@ -324,7 +324,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "rows of each answer to compare, the last of the prompt included",
      "eval reuse,eval kv,calibrate", "", 1, 1024},
 
-    {"--policies", "", kText, "window,heavy_hitters,kvzip,prefix_importance", "", "",
+    {"--trim-policies", "", kText, "window,heavy_hitters,kvzip,prefix_importance", "", "",
      "ways of cutting a context down to compare", "eval trim"},
     {"--ratios", "", kText, "2,4,8", "", "", "how many times smaller contexts become", "eval trim"},
     {"--pairs", "", kInteger, "32", "", "", "names with their numbers in each context", "eval trim",

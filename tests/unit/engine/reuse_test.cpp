@@ -123,7 +123,7 @@ TEST_P(MovedText, WhatTheGateRefusesIsComputedToTheBit) {
 // The same lead is a near tie to a gate that expects margins to be far off.
 TEST_P(MovedText, ANearTieOfAGreedyAnswerIsComputedToTheBit) {
   constexpr double kSlope = 0.01, kVariance = 1e9;
-  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
+  ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope, /*idle=*/false);
   ModelBench cold(GetParam(), /*prefix_cache=*/false);
   const Passages text(bench);
   bench.run(asking(text.first, ReuseMode::kExact));
