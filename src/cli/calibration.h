@@ -4,7 +4,8 @@
 //
 //   {"format": "refrain-calibration/2", "subject": "8f3a...", "model": "...", "numerics": "...",
 //    "nats_per_exposure": {"edited": {"moved": 0.14, ...}, "recombined": {...}},
-//    "margin_variance_per_nat": 4.1, "fitted_cases": 16, "held_back": {"cases": 8, "kl_mean": 0.031, "estimate_mean": 0.036, ...}}
+//    "margin_variance_per_nat": 4.1, "fitted_cases": 16, "held_back": {"cases": 8, "kl_mean":
+//    0.031, "estimate_mean": 0.036, ...}}
 #pragma once
 
 #include <cstdint>

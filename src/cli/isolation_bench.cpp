@@ -53,13 +53,13 @@ class IsolationBench {
       text = random_words(
           rng_, std::max<std::size_t>(1, static_cast<std::size_t>(tokens / tokens_per_word_)));
     }
-    const nlohmann::json body = {{"model", options_.model},
+    const nlohmann::json body = {{"model", options_.server.model},
                                  {"messages", {{{"role", "user"}, {"content", std::move(text)}}}},
                                  {"max_tokens", output_tokens},
                                  {"temperature", 0},
                                  {"stream", true},
                                  {"stream_options", {{"include_usage", true}}}};
-    HttpClient client(options_.url, options_.bearer, kTimeoutS);
+    HttpClient client(options_.server.url, options_.server.bearer, kTimeoutS);
     return ask_chat(client, body.dump(), clock_).sample;
   }
 

@@ -15,15 +15,13 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/http_client.h"
+#include "cli/bench_server.h"
 #include "cli/streamed_answer.h"
 
 namespace refrain::cli {
 
 struct IsolationBenchOptions {
-  Url url;
-  std::string bearer;
-  std::string model;                // sent as `model`
+  BenchServer server;
   std::uint32_t short_tokens = 0;   // of a prompt, roughly
   std::uint32_t long_tokens = 0;    // likewise
   double rate_per_s = 0;            // short requests; gaps scatter evenly by half

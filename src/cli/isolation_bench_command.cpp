@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/str.h"
-#include "cli/api_keys.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/isolation_bench.h"
@@ -73,7 +72,7 @@ nlohmann::ordered_json phase_json(const Phase& phase) {
 }
 
 std::string as_json(const IsolationBenchOptions& options, const Summary& summary) {
-  const nlohmann::ordered_json json = {{"model", options.model},
+  const nlohmann::ordered_json json = {{"model", options.server.model},
                                        {"rate_per_s", options.rate_per_s},
                                        {"output_tokens", options.output_tokens},
                                        {"seed", options.seed},
@@ -106,8 +105,8 @@ std::string as_text(const IsolationBenchOptions& options, const Summary& summary
                 summary.ttft_ratio(), summary.long_beside.tokens_per_s(),
                 summary.long_alone.tokens_per_s(), 100 * summary.speed_kept());
   std::string text =
-      str_cat("model ", options.model, ", ", options.rate_per_s, " short requests a second of ",
-              options.output_tokens, " generated tokens\n");
+      str_cat("model ", options.server.model, ", ", options.rate_per_s,
+              " short requests a second of ", options.output_tokens, " generated tokens\n");
   text += phase_line("short alone", summary.short_alone);
   text += phase_line("short beside", summary.short_beside);
   text += phase_line("long alone", summary.long_alone);
@@ -117,16 +116,7 @@ std::string as_text(const IsolationBenchOptions& options, const Summary& summary
 
 Result<IsolationBenchOptions> bench_options(const Settings& settings) {
   IsolationBenchOptions options;
-  ASSIGN_OR_RETURN(options.url, parse_url(settings.text("--url")));
-  if (const auto& keys = settings.list("--api-key"); !keys.empty()) {
-    ASSIGN_OR_RETURN(const serve::ApiKey key, parse_api_key(keys.front(), 1));
-    options.bearer = key.key;
-  }
-  if (const auto& names = settings.list("--alias"); !names.empty()) {
-    options.model = names.front();
-  } else {
-    ASSIGN_OR_RETURN(options.model, first_model(options.url, options.bearer));
-  }
+  ASSIGN_OR_RETURN(options.server, bench_server(settings));
   const auto number = [&](std::string_view flag) {
     return static_cast<std::uint32_t>(settings.integer(flag));
   };

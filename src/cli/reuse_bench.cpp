@@ -280,8 +280,7 @@ Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
     result.chosen.move = move_runs(lane);
     ASSIGN_OR_RETURN(Repaired repaired,
                      repair(lane, asked.turn,
-                            {.gate = options_.gate,
-                             .max_divergence = options_.max_divergence}));
+                            {.gate = options_.gate, .max_divergence = options_.max_divergence}));
     const engine::PromptRepair& repair = repaired.repair;
     result.estimate = repair.estimate();
     all = repair.state() == engine::PromptRepair::State::kRefused;

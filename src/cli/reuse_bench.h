@@ -56,7 +56,7 @@ struct GateResult {
   std::optional<double> estimate;  // nats
   // Token of the answer before which all was computed after all, for it was nearly another one.
   std::optional<std::uint32_t> tie = {};
-  RungResult chosen;               // refused: computed, all of it
+  RungResult chosen;  // refused: computed, all of it
 };
 
 struct ReuseResult {

@@ -41,11 +41,11 @@ struct RungFigures {
 // What the gate made of the cases; refused ones were computed, and count with that.
 struct GateFigures {
   std::array<double, std::size(model::kRepairRungs)> shares{};  // of the cases; kAll: refused
-  double later = 0;     // share of the cases that were computed after their first token
-  ErrorFigures errors;  // of all cases
-  double kl_reused = 0;                 // nats, mean over the cases that were not refused
-  double estimate_reused = 0;           // nats, what was expected of them
-  double ratio = 0;                     // median of TTFT / cold
+  double later = 0;            // share of the cases that were computed after their first token
+  ErrorFigures errors;         // of all cases
+  double kl_reused = 0;        // nats, mean over the cases that were not refused
+  double estimate_reused = 0;  // nats, what was expected of them
+  double ratio = 0;            // median of TTFT / cold
   std::optional<double> refusal_ratio;  // the same of the refused cases alone, if any
   std::optional<ChangedFigures> changed;
   std::optional<double> copied;

@@ -29,7 +29,8 @@ RowErrors compare_rows(std::span<const float> expected, std::span<const float> a
     errors.same_bits = errors.same_bits && same;
     errors.kl.push_back(same ? 0.0 : engine::divergence(wanted, got));
     const engine::Lead lead = engine::lead_of(got);
-    const double expected_margin = double{wanted[index_of(lead.first)]} - wanted[index_of(lead.second)];
+    const double expected_margin =
+        double{wanted[index_of(lead.first)]} - wanted[index_of(lead.second)];
     errors.margin.push_back(lead.margin());
     errors.margin_shift.push_back(lead.margin() - expected_margin);
     if (likeliest(wanted) != likeliest(got)) continue;

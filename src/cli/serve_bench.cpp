@@ -25,7 +25,7 @@ std::string request_body(const ServeBenchOptions& options, const Session& sessio
   for (const WorkloadMessage& message : session.messages()) {
     messages.push_back({{"role", message.role}, {"content", message.content}});
   }
-  const Json body = {{"model", options.model},
+  const Json body = {{"model", options.server.model},
                      {"messages", messages},
                      {"max_tokens", options.output_tokens},
                      {"temperature", 0},
@@ -36,20 +36,6 @@ std::string request_body(const ServeBenchOptions& options, const Session& sessio
 
 }  // namespace
 
-Result<std::string> first_model(const Url& url, const std::string& bearer) {
-  HttpClient client(url, bearer, 30);
-  ASSIGN_OR_RETURN(const HttpReply reply, client.get("/v1/models"));
-  const Json json = Json::parse(reply.body, nullptr, false);
-  if (reply.status != 200 || !json.is_object() || !json.contains("data") ||
-      !json["data"].is_array() || json["data"].empty() || !json["data"][0].is_object() ||
-      !json["data"][0].contains("id") || !json["data"][0]["id"].is_string()) {
-    return Error{
-        Code::kUnavailable, str_cat("/v1/models answered HTTP ", reply.status, " without a model"),
-        reply.status == 401 ? "give the key with --api-key" : "name the model with --alias"};
-  }
-  return json["data"][0]["id"].get<std::string>();
-}
-
 ServeBenchReport run_serve_bench(const ServeBenchOptions& options,
                                  const std::function<void(std::uint32_t)>& on_progress) {
   const SteadyClock clock;
@@ -58,7 +44,7 @@ ServeBenchReport run_serve_bench(const ServeBenchOptions& options,
   std::atomic<std::uint32_t> asked{0};
   std::atomic<std::uint64_t> next_session{0};
   const auto client_loop = [&] {
-    HttpClient client(options.url, options.bearer, kTimeoutS);
+    HttpClient client(options.server.url, options.server.bearer, kTimeoutS);
     for (;;) {
       Session session(options.workload, options.seed, next_session.fetch_add(1));
       bool goes_on = true;

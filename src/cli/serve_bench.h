@@ -8,15 +8,13 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/http_client.h"
+#include "cli/bench_server.h"
 #include "cli/streamed_answer.h"
 
 namespace refrain::cli {
 
 struct ServeBenchOptions {
-  Url url;
-  std::string bearer;
-  std::string model;  // sent as `model`
+  BenchServer server;
   std::string workload;
   std::uint32_t concurrency = 1;
   std::uint32_t requests = 1;
@@ -28,9 +26,6 @@ struct ServeBenchReport {
   std::vector<RequestSample> samples;  // all requests, failed ones included
   double wall_s = 0;
 };
-
-// The first id of /v1/models.
-Result<std::string> first_model(const Url& url, const std::string& bearer);
 
 // `on_progress` gets finished requests, from any client thread.
 ServeBenchReport run_serve_bench(const ServeBenchOptions& options,

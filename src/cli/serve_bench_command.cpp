@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/str.h"
-#include "cli/api_keys.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/serve_bench.h"
@@ -52,7 +51,7 @@ nlohmann::ordered_json spread(const std::vector<double>& values) {
 std::string as_json(const ServeBenchOptions& options, const ServeBenchReport& report,
                     const Summary& summary) {
   const nlohmann::ordered_json json = {
-      {"model", options.model},
+      {"model", options.server.model},
       {"workload", options.workload},
       {"concurrency", options.concurrency},
       {"seed", options.seed},
@@ -91,7 +90,7 @@ std::string as_text(const ServeBenchOptions& options, const ServeBenchReport& re
                 static_cast<unsigned long long>(summary.prompt_tokens),
                 static_cast<unsigned long long>(summary.cached_tokens),
                 100.0 * summary.cached_share());
-  return str_cat("workload ", options.workload, ", model ", options.model, ", ",
+  return str_cat("workload ", options.workload, ", model ", options.server.model, ", ",
                  options.concurrency, " clients, ", summary.answered, " of ", report.samples.size(),
                  " requests answered\n", spread_line("TTFT", summary.ttft_ms),
                  spread_line("TPOT", summary.tpot_ms),
@@ -100,16 +99,7 @@ std::string as_text(const ServeBenchOptions& options, const ServeBenchReport& re
 
 Result<ServeBenchOptions> bench_options(const Settings& settings) {
   ServeBenchOptions options;
-  ASSIGN_OR_RETURN(options.url, parse_url(settings.text("--url")));
-  if (const auto& keys = settings.list("--api-key"); !keys.empty()) {
-    ASSIGN_OR_RETURN(const serve::ApiKey key, parse_api_key(keys.front(), 1));
-    options.bearer = key.key;
-  }
-  if (const auto& names = settings.list("--alias"); !names.empty()) {
-    options.model = names.front();
-  } else {
-    ASSIGN_OR_RETURN(options.model, first_model(options.url, options.bearer));
-  }
+  ASSIGN_OR_RETURN(options.server, bench_server(settings));
   options.workload = settings.text("--workload");
   options.concurrency = static_cast<std::uint32_t>(settings.integer("--concurrency"));
   options.requests = static_cast<std::uint32_t>(settings.integer("--requests"));

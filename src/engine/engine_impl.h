@@ -26,8 +26,8 @@
 #include "engine/inbox.h"
 #include "engine/isolation.h"
 #include "engine/request_check.h"
-#include "engine/score_store.h"
 #include "engine/scheduler.h"
+#include "engine/score_store.h"
 #include "engine/waiting_queue.h"
 #include "model/batch.h"
 

@@ -2,13 +2,13 @@
 // columns: the quants of its groups, then the scales of its 16 rows.
 //
 //   type   weights   per superblock, bytes
-//   Q4_0        32   256 nibbles                         16 half scales
-//   Q4_1        32   256 nibbles                         16 half scales, 16 half minima
-//   Q5_0, Q5_1  32   256 nibbles, 64 fifth bits          as Q4_0, Q4_1
-//   Q8_0        32   512 bytes (value + 128)             16 half scales
-//   Q4_K       256   8 x 256 nibbles                     12-bit pairs (below), 16 half d, 16 half
-//   dmin Q5_K       256   8 x (256 nibbles, 64 fifth bits)    as Q4_K Q6_K       256   8 x (256
-//   nibbles, 128 upper pairs)  16 x 16 signed bytes, 16 half d
+//   Q4_0        32   256 nibbles                             16 half scales
+//   Q4_1        32   256 nibbles                             16 half scales, 16 half minima
+//   Q5_0, Q5_1  32   256 nibbles, 64 fifth bits              as Q4_0, Q4_1
+//   Q8_0        32   512 bytes (value + 128)                 16 half scales
+//   Q4_K       256   8 x 256 nibbles                         12-bit pairs, 16 half d, 16 half dmin
+//   Q5_K       256   8 x (256 nibbles, 64 fifth bits)        as Q4_K
+//   Q6_K       256   8 x (256 nibbles, 128 upper pairs)      16 x 16 signed bytes, 16 half d
 //
 // Nibble vector v (0..3) of a group: low nibbles quad v, high nibbles quad v + 4. Fifth bits: bit q
 // of byte 4 i + b belongs to quad q. Upper pairs: vector 0 holds quads 0..3, vector 1 quads 4..7,

@@ -406,20 +406,21 @@ REFRAIN_INLINE IntVec add_byte_products(IntVec sum, IntVec a, IntVec b) {
 #endif
 }
 
-// The same with signed bytes in `a` of at most 128 and in `b` of at most 127; what `a` asks for alone
-// is shared where it meets several `b`. AVX2 only: there it takes fewer steps than an offset.
+// The same with signed bytes in `a` of at most 128 and in `b` of at most 127; what `a` asks for
+// alone is shared where it meets several `b`. AVX2 only: there it takes fewer steps than an offset.
 #if defined(REFRAIN_SIMD_AVX2)
 REFRAIN_INLINE IntVec add_signed_byte_products(IntVec sum, IntVec a, IntVec b) {
   return each_int_part([&](int i) {
     const __m256i x = (__m256i)a.p[i];
-    const __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)b.p[i], x));
+    const __m256i two =
+        _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)b.p[i], x));
     return sum.p[i] + (IntPart)_mm256_madd_epi16(two, _mm256_set1_epi16(1));
   });
 }
 #endif
 
-// `start` + products of bytes, vector by vector, as add_byte_products() has them; `a` holds bytes up
-// to MaxByte. On AVX2 small ones are added up in 16 bits, as many as fit, and widened together:
+// `start` + products of bytes, vector by vector, as add_byte_products() has them; `a` holds bytes
+// up to MaxByte. On AVX2 small ones are added up in 16 bits, as many as fit, and widened together:
 // exact as well, and a third of the steps less for bytes of 4 bits.
 template <int MaxByte>
 class ByteSum {

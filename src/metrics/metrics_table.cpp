@@ -18,8 +18,8 @@ constexpr std::array<std::string_view, 6> kFinishReasons = {"stop",  "length",  
 constexpr std::array<std::string_view, 5> kStatusClasses = {"1xx", "2xx", "3xx", "4xx", "5xx"};
 constexpr std::array<std::string_view, 6> kMissReasonNames = {"none",  "cold",  "diverged",
                                                               "ended", "short", "disabled"};
-constexpr std::array<std::string_view, 5> kRefusalReasons = {"uncalibrated", "divergence", "near_tie",
-                                                             "no_room", "unsupported"};
+constexpr std::array<std::string_view, 5> kRefusalReasons = {"uncalibrated", "divergence",
+                                                             "near_tie", "no_room", "unsupported"};
 constexpr std::array<std::string_view, 2> kAuditResults = {"agree", "differ"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};

@@ -125,8 +125,8 @@ void read_reuse_mode(FieldReader& read, std::string_view name, const std::string
   }
 }
 
-// "repair" or {"mode": "repair", "max_divergence": 0.02, ...}. An unknown member is a mistake here: a
-// limit that is misspelt must not go unheeded.
+// "repair" or {"mode": "repair", "max_divergence": 0.02, ...}. An unknown member is a mistake here:
+// a limit that is misspelt must not go unheeded.
 void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   const Json* member = read.any("reuse");
   if (member == nullptr) return;

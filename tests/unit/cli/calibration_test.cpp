@@ -64,7 +64,8 @@ TEST(Calibrate, FitsTwoOfThreeCasesOfAKindAndChecksTheThird) {
   EXPECT_NEAR(calibration->margin_variance, 6.0, 1e-12);
   EXPECT_NEAR(calibration->held_back.changed, 2.0 / 3, 1e-12) << "two of three rows";
   // Leads of 0.3, with variances of 6 x 0.6 (two rows) and 6 x 0.15 (one).
-  const double estimate = (std::erfc(0.3 / std::sqrt(7.2)) + std::erfc(0.3 / std::sqrt(1.8)) / 2) / 3;
+  const double estimate =
+      (std::erfc(0.3 / std::sqrt(7.2)) + std::erfc(0.3 / std::sqrt(1.8)) / 2) / 3;
   EXPECT_NEAR(calibration->held_back.changed_estimate, estimate, 1e-12);
 }
 

@@ -219,7 +219,8 @@ GateResult gated(bool refused, double kl, double estimate, Tick ttft) {
   const model::RepairRung rung = refused ? model::RepairRung::kAll : model::RepairRung::kHeads;
   return {.refused = refused,
           .estimate = estimate,
-          .chosen = {.rung = rung, .errors = {{kl}, 1, 1, refused, {}, {}}, .ttft = ttft, .exposure = {}}};
+          .chosen = {
+              .rung = rung, .errors = {{kl}, 1, 1, refused, {}, {}}, .ttft = ttft, .exposure = {}}};
 }
 
 TEST(ReuseReport, ARefusedCaseCountsAsComputed) {

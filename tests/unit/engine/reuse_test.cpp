@@ -153,7 +153,8 @@ TEST_P(MovedText, ANearTieOfAGreedyAnswerIsComputedToTheBit) {
 // A limit between the lead of the first token and the smallest one: the answer begins approximately
 // and goes on exactly, behind what it has said.
 TEST_P(MovedText, ANearTieWithinAnAnswerIsComputedFromThere) {
-  constexpr double kSlope = 0.01, kLimit = 0.2, kDeviations = 0.8416;  // P(N > kDeviations) = kLimit
+  constexpr double kSlope = 0.01, kLimit = 0.2,
+                   kDeviations = 0.8416;  // P(N > kDeviations) = kLimit
   constexpr std::uint32_t kTokens = 16;
   ModelBench approximate(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
   const Passages text(approximate);
@@ -171,8 +172,7 @@ TEST_P(MovedText, ANearTieWithinAnAnswerIsComputedFromThere) {
   if (before == 0) GTEST_SKIP() << "no token leads by less than the first";
   const double second = *std::min_element(leads.begin(), least);
   const double deviation = (*least + second) / 2 / kDeviations;
-  const double variance =
-      deviation * deviation / *careless->last().usage.divergence_estimate;
+  const double variance = deviation * deviation / *careless->last().usage.divergence_estimate;
 
   ModelBench bench(GetParam(), /*prefix_cache=*/true, /*budget=*/48, kSlope);
   model::ReuseGate::Slopes slopes;
