@@ -47,7 +47,9 @@ TEST(TrimPolicy, ShapesKeepToTheBudgetAndToTheWindow) {
               budget);
     // The row behind the cut sees `window` keys, itself included.
     ASSERT_GE(rows - shape->recent_begin * bounds.block_size + 1, bounds.window);
-    if (policy.look == TrimLook::kNone) ASSERT_EQ(shape->middle_blocks, 0U);
+    if (policy.look == TrimLook::kNone) {
+      ASSERT_EQ(shape->middle_blocks, 0U);
+    }
   }
 }
 
