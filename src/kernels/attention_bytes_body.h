@@ -22,6 +22,7 @@
 
 #include "kernels/attention_body.h"
 #include "kernels/hadamard.h"
+#include "kernels/simd_bytes.h"
 
 namespace refrain::kernels {
 namespace {

@@ -11,6 +11,7 @@
 #include "kernels/cpu_kernel_variants.h"
 #include "kernels/hadamard.h"
 #include "kernels/kv_store_body.h"
+#include "kernels/simd_bytes.h"
 #include "kernels/simd_math.h"
 
 namespace refrain::kernels {

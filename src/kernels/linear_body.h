@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/linear_expand.h"
+#include "kernels/simd_bytes.h"
 
 namespace refrain::kernels {
 namespace {

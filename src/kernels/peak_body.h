@@ -3,7 +3,7 @@
 // once per instruction set.
 #pragma once
 
-#include "kernels/simd.h"
+#include "kernels/simd_bytes.h"
 
 namespace refrain::kernels {
 namespace {
