@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "support/arena_driver.h"
+#include "support/tiny_models.h"
 
 namespace refrain::model {
 namespace {
@@ -18,36 +19,18 @@ using test::ArenaDriver;
 using test::DrivenSequence;
 using test::DriverOptions;
 using test::Kernels;
+using test::model_of;
 using test::Piece;
+using test::random_tokens;
 
 // Runs per model and property; each takes tens of milliseconds. RC_PARAMS asks for more.
 [[maybe_unused]] const int kFewerRuns = setenv("RC_PARAMS", "max_success=4", 0);
-
-const Model& model_of(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<Model>> loaded;
-  std::unique_ptr<Model>& model = loaded[name];
-  if (model == nullptr) {
-    auto result = Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
-    CHECK(result.ok(), result.error().message);
-    model = std::move(result).value();
-  }
-  return *model;
-}
 
 // Architectures, one of each family of vec_dot kernels, and what changes positions.
 const std::vector<std::string> kModels = {
     "tiny-llama",  "tiny-qwen2",   "tiny-qwen3",  "tiny-gemma3", "tiny-F16",  "tiny-BF16",
     "tiny-Q4_0",   "tiny-Q4_1",    "tiny-Q8_0",   "tiny-Q4_K",   "tiny-Q6_K", "tiny-yarn",
     "tiny-llama3", "tiny-partial", "tiny-head80", "tiny-mha",    "tiny-mqa"};
-
-TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
-  Rng rng(seed);
-  TokenList tokens;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    tokens.push_back(TokenId{static_cast<std::int32_t>(rng.below(model.shape().vocabulary_size))});
-  }
-  return tokens;
-}
 
 using Logits = std::vector<float>;  // [tokens, vocabulary]
 

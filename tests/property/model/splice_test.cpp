@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "support/arena_driver.h"
 #include "support/plain_spread.h"
+#include "support/tiny_models.h"
 
 namespace refrain::model {
 namespace {
@@ -21,6 +22,8 @@ using test::ArenaDriver;
 using test::DrivenSequence;
 using test::DriverOptions;
 using test::Kernels;
+using test::model_of;
+using test::random_tokens;
 
 constexpr std::uint32_t kLength = 300;  // crosses a split of attention; Gemma's window is 32
 
@@ -50,26 +53,6 @@ INSTANTIATE_TEST_SUITE_P(Models, SpliceProperty, ::testing::ValuesIn(subjects())
                            std::replace(name.begin(), name.end(), '/', '_');
                            return name;
                          });
-
-const Model& model_of(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<Model>> loaded;
-  std::unique_ptr<Model>& model = loaded[name];
-  if (model == nullptr) {
-    auto result = Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
-    CHECK(result.ok(), result.error().message);
-    model = std::move(result).value();
-  }
-  return *model;
-}
-
-TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
-  Rng rng(seed);
-  TokenList tokens;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    tokens.push_back(TokenId{static_cast<std::int32_t>(rng.below(model.shape().vocabulary_size))});
-  }
-  return tokens;
-}
 
 TokenList operator+(TokenList a, const TokenList& b) {
   a.insert(a.end(), b.begin(), b.end());

@@ -8,36 +8,20 @@
 
 #include "base/rng.h"
 #include "support/arena_driver.h"
+#include "support/tiny_models.h"
 
 namespace refrain::model {
 namespace {
 
 using test::ArenaDriver;
 using test::DrivenSequence;
+using test::model_of;
+using test::random_tokens;
 
 constexpr std::uint32_t kBlockSize = 16;
 constexpr const char* kModels[] = {"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-mqa",
                                    "tiny-head80"};
 constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4};
-
-const Model& model_of(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<Model>> loaded;
-  std::unique_ptr<Model>& model = loaded[name];
-  if (model == nullptr) {
-    auto result = Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
-    CHECK(result.ok(), result.error().message);
-    model = std::move(result).value();
-  }
-  return *model;
-}
-
-TokenList random_tokens(const Model& model, std::uint32_t count, std::uint64_t seed) {
-  Rng rng(seed);
-  TokenList tokens;
-  for (std::uint32_t i = 0; i < count; ++i)
-    tokens.push_back(TokenId{static_cast<std::int32_t>(rng.below(model.shape().vocabulary_size))});
-  return tokens;
-}
 
 // Logits of `tokens` at positions [first, ...), behind a view with `dropped` rows fewer.
 std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const TokenList& tokens,

@@ -1,6 +1,7 @@
 // JSON in -> checked fields, or an error that names the field. No network, no engine.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "base/str.h"
@@ -8,7 +9,6 @@
 #include "serve/completion_request.h"
 #include "serve/embeddings.h"
 #include "serve/error_shape.h"
-#include "serve/json_writer.h"
 #include "serve/server.h"
 
 namespace refrain::serve {
@@ -42,67 +42,6 @@ Result<CompletionRequest> completion(const std::string& text) {
 template <typename T>
 std::string fault(const Result<T>& result) {
   return result.ok() ? "accepted" : result.error().field;
-}
-
-TEST(Json, keeps_order_and_64_bit_numbers_through_a_round_trip) {
-  const std::string text =
-      R"({"b":[1,-2,18446744073709551615,0.5,2.0],"a":{"x":null,"y":true},"s":"\u0000é\"\n"})";
-  const Result<Json> json = parse_json(text);
-  ASSERT_TRUE(json.ok()) << json.error().message;
-  const std::string again = to_text(*json);
-  EXPECT_EQ(
-      again,
-      R"({"b":[1,-2,18446744073709551615,0.5,2.0],"a":{"x":null,"y":true},"s":"\u0000é\"\n"})");
-  EXPECT_EQ(to_text(*parse_json(again)), again);
-}
-
-TEST(Json, takes_the_last_of_two_members_of_one_name) {
-  EXPECT_EQ(to_text(*parse_json(R"({"a":1,"a":2})")->find("a")), "2");
-}
-
-TEST(Json, refuses_bad_bodies_with_a_message_that_is_valid_utf8) {  // O-31
-  const std::string bodies[] = {"",
-                                "  \n",
-                                "{",
-                                "{\"a\":",
-                                "\xFF\xFE{}",
-                                "{\"a\":\"\xFF\xFE\"}",
-                                "{\"a\":\"\xC0\x80\"}",
-                                "{\"a\":\"\xC4\xE3\xBA\xC3\"}",  // GBK
-                                R"({"a":"\ud800"})",
-                                R"({"a":"\udc00x"})",
-                                "{\"a\":NaN}",
-                                "{\"a\":1}}",
-                                std::string("{\"a\":\0}", 7)};
-  for (const std::string& body : bodies) {
-    const Result<Json> json = parse_json(body);
-    ASSERT_FALSE(json.ok()) << body;
-    EXPECT_EQ(json.error().code, Code::kInvalidArgument);
-    EXPECT_TRUE(is_valid_utf8(error_body(json.error())));
-    EXPECT_TRUE(parse_json(error_body(json.error())).ok());
-  }
-}
-
-TEST(Json, accepts_a_byte_order_mark_and_nul_characters) {  // O-31
-  EXPECT_TRUE(parse_json("\xEF\xBB\xBF{\"a\":1}").ok());
-  const Result<Json> json = parse_json(R"({"a":"x\u0000y"})");
-  ASSERT_TRUE(json.ok());
-  EXPECT_EQ(json->find("a")->text()->size(), 3U);
-}
-
-TEST(Json, bounds_depth_and_number_of_values) {
-  EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']')).ok());
-  EXPECT_EQ(parse_json(std::string(65, '[') + std::string(65, ']')).error().code, Code::kTooLarge);
-  EXPECT_EQ(parse_json(std::string(100000, '[')).error().code, Code::kTooLarge);
-  EXPECT_TRUE(parse_json("[1,2,3]", {.max_values = 4}).ok());
-  EXPECT_EQ(parse_json("[1,2,3,4]", {.max_values = 4}).error().code, Code::kTooLarge);
-}
-
-TEST(Json, names_the_member_of_a_number_that_no_double_holds) {  // O-24
-  const Result<Json> json = parse_json(R"({"messages":[{"a":1}],"temperature":1e309})");
-  ASSERT_FALSE(json.ok());
-  EXPECT_EQ(json.error().field, "temperature");
-  EXPECT_EQ(parse_json(R"({"a":[0,{"b":1e309}]})").error().field, "a[1].b");
 }
 
 TEST(ChatRequest, reads_the_usual_fields) {
@@ -200,13 +139,27 @@ TEST(ChatRequest, context_is_an_object_or_none) {
   }
 }
 
+struct WrongMember {
+  const char* members;
+  const char* field;
+  const char* said;  // in message or hint
+};
+
+// By both endpoints.
+void expect_refused(std::initializer_list<WrongMember> cases) {
+  for (const WrongMember& each : cases) {
+    const auto request = chat_with(each.members);
+    EXPECT_EQ(fault(request), each.field) << each.members;
+    if (request.ok()) continue;
+    EXPECT_EQ(request.error().code, Code::kInvalidArgument);
+    const std::string all = str_cat(request.error().message, " ", request.error().hint);
+    EXPECT_NE(all.find(each.said), std::string::npos) << each.members << ": " << all;
+    EXPECT_EQ(fault(completion(str_cat(R"({"prompt":"a",)", each.members, "}"))), each.field);
+  }
+}
+
 TEST(ChatRequest, wrong_context_names_the_member_and_says_what_is_right) {
-  struct Case {
-    const char* members;
-    const char* field;
-    const char* said;  // in message or hint
-  };
-  const Case cases[] = {
+  expect_refused({
       {R"("context":"window")", "context", R"("policy": "heavy_hitters")"},
       {R"("context":7)", "context", "an object"},
       {R"("context":{"policy":"h2o"})", "context.policy", "none, window, heavy_hitters"},
@@ -214,23 +167,11 @@ TEST(ChatRequest, wrong_context_names_the_member_and_says_what_is_right) {
       {R"("context":{"budget_tokens":0})", "context.budget_tokens", "between 1 and"},
       {R"("context":{"budget_tokens":1.5})", "context.budget_tokens", "integer"},
       {R"("context":{"policy":"window","budget":9})", "context.budget", "`budget_tokens`"},
-  };
-  for (const Case& each : cases) {
-    const auto request = chat_with(each.members);
-    EXPECT_EQ(fault(request), each.field) << each.members;
-    if (request.ok()) continue;
-    const std::string all = request.error().message + " " + request.error().hint;
-    EXPECT_NE(all.find(each.said), std::string::npos) << each.members << ": " << all;
-  }
+  });
 }
 
 TEST(ChatRequest, wrong_reuse_names_the_member_and_says_what_is_right) {
-  struct Case {
-    const char* members;
-    const char* field;
-    const char* said;  // in message or hint
-  };
-  const Case cases[] = {
+  expect_refused({
       {R"("reuse":true)", "reuse", R"("mode": "repair")"},
       {R"("reuse":0.05)", "reuse", "an object or a string"},
       {R"("reuse":["repair"])", "reuse", "an object or a string"},
@@ -246,17 +187,7 @@ TEST(ChatRequest, wrong_reuse_names_the_member_and_says_what_is_right) {
        "between 0 and 1"},
       {R"("reuse":{"max_divergance":0.1})", "reuse.max_divergance", "`mode`, `max_divergence` and"},
       {R"("reuse":{"mode":"repair","rung":2})", "reuse.rung", "`mode`, `max_divergence` and"},
-  };
-  for (const Case& each : cases) {
-    const auto request = chat_with(each.members);
-    EXPECT_EQ(fault(request), each.field) << each.members;
-    if (request.ok()) continue;
-    EXPECT_EQ(request.error().code, Code::kInvalidArgument);
-    EXPECT_NE(str_cat(request.error().message, " ", request.error().hint).find(each.said),
-              std::string::npos)
-        << request.error().message;
-    EXPECT_EQ(fault(completion(str_cat(R"({"prompt":"a",)", each.members, "}"))), each.field);
-  }
+  });
   const auto long_word = chat_with(str_cat(R"("reuse":")", std::string(39, 'a'), "\xC3\xA9\""));
   ASSERT_FALSE(long_word.ok());  // cut inside a character
   EXPECT_TRUE(is_valid_utf8(long_word.error().message));
