@@ -1,11 +1,9 @@
 // Fitting slopes, and the file they are kept in. Main thread.
 #include "cli/calibration.h"
 
-#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
@@ -219,16 +217,12 @@ Result<Calibration> calibrate(std::span<const ReuseResult> results) {
 Result<std::string> calibration_path(const std::string& option, const Environment& environment,
                                      const Hash128& key) {
   if (!option.empty()) return option;
-  std::string data = environment("XDG_DATA_HOME");
-  if (data.empty()) {
-    const std::string home = environment("HOME");
-    if (home.empty())
-      return Error{Code::kNotFound,
-                   "no place for calibrations: neither XDG_DATA_HOME nor HOME is set",
-                   "name a file", "--calibration"};
-    data = home + "/.local/share";
-  }
-  return str_cat(data, "/refrain/calibration/", to_hex(key), ".json");
+  const std::string folder = data_folder(environment, "calibration");
+  if (folder.empty())
+    return Error{Code::kNotFound,
+                 "no place for calibrations: neither XDG_DATA_HOME nor HOME is set", "name a file",
+                 "--calibration"};
+  return str_cat(folder, "/", to_hex(key), ".json");
 }
 
 Result<std::optional<Calibration>> load_calibration(const std::string& path,
@@ -269,20 +263,9 @@ Result<std::optional<Calibration>> find_calibration(const Settings& settings,
 
 Result<void> save_calibration(const std::string& path, const CalibrationSubject& subject,
                               const Calibration& calibration) {
-  std::error_code fault;
-  const fs::path to(path);
-  if (to.has_parent_path()) fs::create_directories(to.parent_path(), fault);
-  const std::string beside = str_cat(path, ".", ::getpid(), ".part");
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file << to_json(subject, calibration).dump(2) << "\n";
-  file.close();
-  if (file) fs::rename(beside, to, fault);
-  if (!file || fault) {
-    std::error_code ignored;
-    fs::remove(beside, ignored);
+  if (!replace_file(path, to_json(subject, calibration).dump(2) + "\n"))
     return Error{Code::kUnavailable, str_cat("`", path, "` cannot be written"),
                  "check the folder's permissions, or name another file", "--calibration"};
-  }
   return {};
 }
 

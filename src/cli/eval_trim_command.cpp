@@ -1,6 +1,4 @@
 // `refrain eval trim`: what each policy for cutting a context down keeps of it. Main thread.
-#include <charconv>
-
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/input.h"
@@ -32,22 +30,6 @@ Result<std::vector<const model::TrimPolicy*>> policies_of(const Settings& settin
   return policies;
 }
 
-Result<std::vector<std::uint32_t>> ratios_of(const Settings& settings) {
-  std::vector<std::uint32_t> ratios;
-  for (const std::string_view item : split(settings.text("--ratios"), ',')) {
-    const std::string_view word = trim(item);
-    std::uint32_t ratio = 0;
-    const auto parsed = std::from_chars(word.data(), word.data() + word.size(), ratio);
-    if (parsed.ec != std::errc{} || parsed.ptr != word.data() + word.size() || ratio < 2 ||
-        ratio > kLargestRatio)
-      return Error{
-          Code::kInvalidArgument, str_cat("`", to_valid_utf8(std::string(word)), "` is no ratio"),
-          str_cat("give whole numbers from 2 to ", kLargestRatio, ", as in 2,4,8"), "--ratios"};
-    ratios.push_back(ratio);
-  }
-  return ratios;
-}
-
 Result<void> evaluate(const Settings& settings, Console& console) {
   const auto number = [&](std::string_view flag) {
     return static_cast<std::size_t>(settings.integer(flag));
@@ -55,7 +37,8 @@ Result<void> evaluate(const Settings& settings, Console& console) {
   TrimOptions options{.step_tokens = static_cast<std::uint32_t>(number("--step-tokens")),
                       .questions = number("--questions")};
   ASSIGN_OR_RETURN(options.policies, policies_of(settings));
-  ASSIGN_OR_RETURN(options.ratios, ratios_of(settings));
+  ASSIGN_OR_RETURN(options.ratios,
+                   parse_token_counts(settings.text("--ratios"), "--ratios", 2, kLargestRatio));
   const std::vector<TrimCase> cases = generate_trim_cases(
       static_cast<std::uint64_t>(settings.integer("--seed")),
       std::max<std::size_t>(1, number("--cases")), number("--pairs"), number("--filler"));

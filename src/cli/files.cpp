@@ -1,6 +1,7 @@
 // Files of the command line. Main thread.
 #include "cli/files.h"
 
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -51,15 +52,33 @@ std::string binary_path() {
   return fault ? std::string{} : path.string();
 }
 
+std::string data_folder(const Environment& environment, const std::string& name) {
+  std::string data = environment("XDG_DATA_HOME");
+  if (const std::string home = environment("HOME"); data.empty() && !home.empty())
+    data = home + "/.local/share";
+  return data.empty() ? "" : str_cat(data, "/refrain/", name);
+}
+
+bool replace_file(const std::string& path, std::string_view text) {
+  std::error_code fault;
+  const fs::path to(path);
+  if (to.has_parent_path()) fs::create_directories(to.parent_path(), fault);
+  const std::string beside = str_cat(path, ".", ::getpid(), ".part");
+  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) fs::rename(beside, to, fault);
+  if (file && !fault) return true;
+  fs::remove(beside, fault);
+  return false;
+}
+
 std::vector<std::string> model_folders(const Environment& environment, const std::string& binary) {
   std::vector<std::string> folders;
   if (const std::string own = environment("REFRAIN_MODEL_DIR"); !own.empty())
     folders.push_back(own);
-  std::string data = environment("XDG_DATA_HOME");
-  if (data.empty()) {
-    if (const std::string home = environment("HOME"); !home.empty()) data = home + "/.local/share";
-  }
-  if (!data.empty()) folders.push_back(data + "/refrain/models");
+  if (const std::string models = data_folder(environment, "models"); !models.empty())
+    folders.push_back(models);
   // build/release/refrain -> ../../.deps/models
   if (!binary.empty()) {
     folders.push_back(

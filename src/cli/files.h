@@ -18,6 +18,13 @@ Environment process_environment();
 // The whole file. kNotFound (missing, a folder, not readable) or kTooLarge.
 Result<std::string> read_file(const std::string& path, std::size_t max_bytes);
 
+// ${XDG_DATA_HOME:-~/.local/share}/refrain/`name`; "" if neither variable is set.
+std::string data_folder(const Environment& environment, const std::string& name);
+
+// Puts `text` where a file is or shall be, and makes its folder. Another process never sees half a
+// file. False: it cannot be written, and what was there still is.
+bool replace_file(const std::string& path, std::string_view text);
+
 // Where the default model and models named without a path are looked for, in order:
 // $REFRAIN_MODEL_DIR, ${XDG_DATA_HOME:-~/.local/share}/refrain/models, and .deps/models of the
 // checkout that the binary was built in.

@@ -1,17 +1,12 @@
 // Small JSON files. Main thread.
 #include "cli/kv_verdict_store.h"
 
-#include <unistd.h>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "base/str.h"
 
 namespace refrain::cli {
-namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -20,14 +15,8 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 10U;
 
 }  // namespace
 
-KvVerdictStore::KvVerdictStore(const Environment& environment) {
-  const std::string data = environment("XDG_DATA_HOME"), home = environment("HOME");
-  if (!data.empty()) {
-    folder_ = data + "/refrain/kv-check";
-  } else if (!home.empty()) {
-    folder_ = home + "/.local/share/refrain/kv-check";
-  }
-}
+KvVerdictStore::KvVerdictStore(const Environment& environment)
+    : folder_(data_folder(environment, "kv-check")) {}
 
 std::string KvVerdictStore::path_of(const Hash128& key) const {
   return str_cat(folder_, "/", to_hex(key), ".json");
@@ -56,19 +45,11 @@ std::optional<KvScore> KvVerdictStore::find(const Hash128& key) const {
 void KvVerdictStore::keep(const Hash128& key, const std::string& model, std::string_view kv_format,
                           const KvScore& score) const {
   if (folder_.empty() || !std::isfinite(score.kl)) return;
-  std::error_code fault;
-  fs::create_directories(folder_, fault);
-  const fs::path to = path_of(key);
-  const std::string beside = str_cat(to.string(), ".", ::getpid(), ".part");
   const Json json = {{"format", kFormat},  {"subject", to_hex(key)},
                      {"model", model},     {"kv_format", kv_format},
                      {"rows", score.rows}, {"agreeing", score.agreeing},
                      {"kl", score.kl}};
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-  file.close();
-  if (file) fs::rename(beside, to, fault);
-  if (!file || fault) fs::remove(beside, fault);
+  replace_file(path_of(key), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace refrain::cli
