@@ -128,6 +128,7 @@ class Engine::Impl {
   void fail_request(ActiveRequest& request, Error error);
   void close_request(ActiveRequest& request);
   void give_back(ActiveRequest& request, Sequence& sequence);
+  void stop_running(const ActiveRequest& request, Sequence& sequence);
   std::span<float> logits_row(std::size_t row);
 
   // ---- reports (engine_report.cpp)

@@ -119,13 +119,17 @@ void Engine::Impl::give_back(ActiveRequest& request, Sequence& sequence) {
     queue_.remove(request.request().tenant, sequence);
     return;
   }
-  if (request.publishes()) ledger_.rollback(sequence.id());
-  ledger_.release(sequence.id(), now_);
+  stop_running(request, sequence);
   if (auto answer = sequence.take_for_idle()) {
     answer->tokens.assign(sequence.tokens().begin(),
                           sequence.tokens().begin() + sequence.computed());
     idle_.add(std::move(*answer));
   }
+}
+
+void Engine::Impl::stop_running(const ActiveRequest& request, Sequence& sequence) {
+  if (request.publishes()) ledger_.rollback(sequence.id());
+  ledger_.release(sequence.id(), now_);
   sequence.blocks_given_back();
   std::erase_if(running_, [&](const Running& entry) { return entry.sequence == &sequence; });
   admit_again_ = true;

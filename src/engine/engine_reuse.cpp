@@ -140,7 +140,8 @@ bool Engine::Impl::is_near_tie(const ActiveRequest& request, Sequence& sequence,
   if (sequence.trim() != nullptr) return false;
   if (!sequence.is_approximate || !sequence.greedy() || wish.mode != ReuseMode::kRepair ||
       !sequence.expected_divergence || parts_.reuse.gate == nullptr ||
-      sequence.generated_tokens() >= model::kEstimatedTokens)
+      sequence.generated_tokens() >= model::kEstimatedTokens ||
+      !model::ReuseGate::watches(*sequence.expected_divergence, wish.max_changed_first_tokens))
     return false;
   std::vector<float> shaped(logits.begin(), logits.end());
   return parts_.reuse.gate->is_near_tie(sequence.margin(shaped), *sequence.expected_divergence,
@@ -150,9 +151,7 @@ bool Engine::Impl::is_near_tie(const ActiveRequest& request, Sequence& sequence,
 // From here on an exact sequence: its blocks go back to the cache, and what is not exactly there is
 // computed, the tokens of its answer as well. What it has sent stays.
 Result<void> Engine::Impl::compute_exactly(ActiveRequest& request, Sequence& sequence) {
-  if (request.publishes()) ledger_.rollback(sequence.id());
-  ledger_.release(sequence.id(), now_);
-  std::erase_if(running_, [&](const Running& entry) { return entry.sequence == &sequence; });
+  stop_running(request, sequence);
   sequence.begin_again();
   switch (try_admit(sequence)) {
     case WaitingQueue::Verdict::kAdmitted:
@@ -168,7 +167,6 @@ Result<void> Engine::Impl::compute_exactly(ActiveRequest& request, Sequence& seq
       break;
   }
   queue_.push_front(request.request().tenant, sequence);
-  admit_again_ = true;
   return {};
 }
 

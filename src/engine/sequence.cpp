@@ -58,8 +58,7 @@ void Sequence::end_repair() {
 }
 
 void Sequence::begin_again() {
-  CHECK(holds_blocks_ && !ended_ && !begun_again_, "an exact sequence has no reason to");
-  holds_blocks_ = false;
+  CHECK(!holds_blocks_ && !ended_ && !begun_again_, "an exact sequence has no reason to");
   begun_again_ = true;
   computed_ = reused_ = 0;
   is_approximate = false;

@@ -51,7 +51,7 @@ double ReuseGate::changed_token(double margin, double estimate) const {
 }
 
 bool ReuseGate::is_near_tie(double margin, double estimate, double limit) const {
-  return estimate <= kTieNats && changed_token(margin, estimate) > limit;
+  return watches(estimate, limit) && changed_token(margin, estimate) > limit;
 }
 
 }  // namespace refrain::model

@@ -28,6 +28,7 @@ namespace refrain::model {
 // An estimate speaks of so many tokens at the beginning of an answer.
 inline constexpr std::uint32_t kEstimatedTokens = 24;
 inline constexpr double kTieNats = 0.01;
+inline constexpr double kLargestChance = 0.5;  // of another token, where two are equal
 
 // What a look at a prompt shows.
 struct Look {
@@ -67,8 +68,12 @@ class ReuseGate {
   std::optional<double> estimate(ContextChange change, RepairRung rung, double exposed) const;
   // 0 .. 1/2, of a token that leads by `margin` logits where `estimate` nats are expected.
   double changed_token(double margin, double estimate) const;
-  // Whether that is above `limit`. Never where more than kTieNats are expected: margins are off by
-  // so much there that most answers would have such a token.
+  // Whether a token may be a near tie at all: not where more than kTieNats are expected, for
+  // margins are off by so much there that most answers would have one.
+  static bool watches(double estimate, double limit) {
+    return estimate <= kTieNats && limit < kLargestChance;
+  }
+  // Whether it is watched, and changed_token() is above `limit`.
   bool is_near_tie(double margin, double estimate, double limit) const;
 
  private:

@@ -67,6 +67,18 @@ TEST(ReuseGate, ATokenIsAsLikelyAnotherOneAsItsLeadIsSmallBesideWhatIsExpected) 
   EXPECT_EQ(ReuseGate({}).changed_token(0.0, 0.01), 0.0) << "was not measured";
 }
 
+TEST(ReuseGate, ANearTieIsOnlyWatchedWhereLittleIsExpectedAndALimitIsGiven) {
+  const ReuseGate gate({}, 4.0);
+  EXPECT_TRUE(gate.is_near_tie(0.1, 0.01, 0.2)) << "0.31 of a chance";
+  EXPECT_FALSE(gate.is_near_tie(0.2, 0.01, 0.2)) << "0.16";
+  EXPECT_FALSE(gate.is_near_tie(0.1, 0.011, 0.2)) << "most answers would have such a token";
+  EXPECT_TRUE(gate.is_near_tie(0.0, 0.01, 0.49));
+  for (const double limit : {0.5, 1.0}) {
+    EXPECT_FALSE(ReuseGate::watches(0.001, limit)) << "nothing is likelier than that";
+    EXPECT_FALSE(gate.is_near_tie(0.0, 0.001, limit));
+  }
+}
+
 TEST(Probes, StandOneInEachStretchOfARunChosenByItsTokensAlone) {
   const MovedRun runs[] = {{10, 110}, {120, 123}};
   TokenList tokens;
