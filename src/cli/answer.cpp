@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 
 #include "base/channel.h"
@@ -26,8 +25,25 @@ class Answerer::Queue final : public engine::OutputStream {
   Channel<engine::TokenEvent> events_;
 };
 
+struct Answerer::Session {
+  explicit Session(EngineHost& host, const serve::ChatEncoder& encoder)
+      : engine(*host.engine),
+        summaries(encoder, engine, host.metrics, host.compute.sizing.max_context) {}
+  serve::EngineSubmitter engine;
+  serve::Summaries summaries;
+};
+
 Answerer::Answerer(EngineHost& host, const Settings& settings, Console& console)
-    : host_(host), settings_(settings), console_(console) {}
+    : host_(host),
+      settings_(settings),
+      console_(console),
+      encoder_(*host.compute.loaded.tokenizer,
+               host.compute.loaded.chat_template ? &*host.compute.loaded.chat_template : nullptr,
+               host.compute.sizing.max_context) {
+  if (default_summary(settings).on) session_ = std::make_unique<Session>(host, encoder_);
+}
+
+Answerer::~Answerer() = default;
 
 engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
   engine::GenerateRequest request;
@@ -56,17 +72,25 @@ Result<Answer> Answerer::chat(std::vector<text::ChatMessage> messages, const OnT
         "continue text with `refrain run --raw`, or give a template with --chat-template FILE"};
   }
   if (settings_.boolean("--normalize-input")) (void)text::normalize_user_messages(messages);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  ASSIGN_OR_RETURN(
-      const text::Prompt prompt,
-      loaded.chat_template->render(
-          {.messages = std::move(messages),
-           .add_generation_prompt = true,
-           .now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()}));
-  text::EncodedPrompt encoded = loaded.tokenizer->encode_prompt(prompt);
-  engine::GenerateRequest request = make_request(std::move(encoded.tokens));
-  request.message_begin = std::move(encoded.message_begin);
-  return follow(std::move(request), on_text);
+  ASSIGN_OR_RETURN(serve::Shortened shortened, shorten({.messages = std::move(messages)}));
+  engine::GenerateRequest request = make_request(std::move(shortened.prompt.tokens));
+  request.message_begin = std::move(shortened.prompt.message_begin);
+  ASSIGN_OR_RETURN(Answer answer, follow(std::move(request), on_text));
+  if (session_ == nullptr) return answer;
+  answer.summary = std::move(shortened.report);
+  // While the next message is typed.
+  if (shortened.task.has_value()) session_->summaries.begin(std::move(*shortened.task));
+  return answer;
+}
+
+Result<serve::Shortened> Answerer::shorten(text::RenderInput input) {
+  if (session_ != nullptr) {
+    const auto answer_tokens = static_cast<std::uint32_t>(settings_.integer("--max-tokens"));
+    return session_->summaries.shorten(std::move(input), default_summary(settings_),
+                                       {.label = "chat"}, answer_tokens);
+  }
+  ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encoder_.encode(std::move(input)));
+  return serve::Shortened{.prompt = std::move(prompt)};
 }
 
 Result<Answer> Answerer::complete(std::string_view prompt, const OnText& on_text) {
@@ -153,6 +177,8 @@ std::string describe_answer(const Answer& answer) {
   if (usage.repaired_tokens > 0) found += str_cat(", ", usage.repaired_tokens, " repaired");
   if (usage.refusal != engine::ReuseRefusal::kNone)
     found += str_cat(", none moved: ", serve::reuse_refusal_text(usage.refusal));
+  if (answer.summary && answer.summary->replaced_turns > 0)
+    found += str_cat(", a summary for ", answer.summary->replaced_turns, " turns");
   if (usage.dropped_tokens > 0) found += str_cat(", ", usage.dropped_tokens, " dropped");
   return str_cat(usage.prompt_tokens, " prompt tokens (", found, "), ", usage.completion_tokens,
                  " generated, ", speed.data());

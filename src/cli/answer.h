@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "cli/runtime.h"
 #include "cli/settings.h"
 #include "engine/request.h"
+#include "serve/summaries.h"
 #include "text/chat_template.h"
 
 namespace refrain::cli {
@@ -25,12 +27,14 @@ struct Answer {
   engine::Usage usage;
   engine::Timings timings;
   bool interrupted = false;
+  std::optional<serve::SummaryReport> summary = {};  // with --context-policy summary
 };
 
 class Answerer {
  public:
   // All three outlive the answerer.
   Answerer(EngineHost& host, const Settings& settings, Console& console);
+  ~Answerer();
 
   // `on_text` gets the pieces as they come; false stops the answer (stdout closed).
   using OnText = std::function<bool(std::string_view)>;
@@ -44,15 +48,19 @@ class Answerer {
 
  private:
   class Queue;
+  struct Session;  // what --context-policy summary needs
   engine::GenerateRequest make_request(TokenList tokens) const;
   Result<Answer> follow(engine::GenerateRequest request, const OnText& on_text);
+  Result<serve::Shortened> shorten(text::RenderInput input);
 
   EngineHost& host_;
   const Settings& settings_;
   Console& console_;
+  const serve::ChatEncoder encoder_;
   std::mutex mutex_;  // guards what interrupt() reads
   std::shared_ptr<Queue> running_;
   RequestId running_id_{};
+  std::unique_ptr<Session> session_;  // none: prompts are whole
 };
 
 std::string_view finish_name(engine::FinishReason reason);

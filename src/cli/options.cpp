@@ -184,14 +184,23 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "beats file, and in one place they must agree",
      kEngineUsers, "", 0, 0, false, "--reuse repair exact"},
     {"--context-policy", "cache.context.policy", kChoice, "none", "",
-     "none|window|heavy_hitters|kvzip|prefix_importance",
+     "none|window|heavy_hitters|kvzip|prefix_importance|summary",
      "what answers of requests that do not say keep of their context: none = all of it; window = "
      "the beginning and what is recent; heavy_hitters = and what the end attends to; kvzip = and "
-     "what the model needs to repeat it; prefix_importance = and the blocks attended to most",
+     "what the model needs to repeat it; prefix_importance = and the blocks attended to most; "
+     "summary = chats go on with a summary of their older turns",
      kEngineUsers},
     {"--context-budget-tokens", "cache.context.budget_tokens", kInteger, "1024", "tokens", "",
-     "how much --context-policy keeps, from behind the first token of an answer", kEngineUsers, "",
-     1, 1e8},
+     "how much --context-policy keeps, from behind the first token of an answer; with summary: the "
+     "longest prompt before older turns are summarised",
+     kEngineUsers, "", 1, 1e8},
+    {"--context-recent-turns", "cache.context.recent_turns", kInteger, "2", "turns", "",
+     "with --context-policy summary: so many turns stay as they are, beside the running one",
+     kEngineUsers, "", 0, 4096},
+    {"--context-split-turns", "cache.context.split_turns", kInteger, "0", "turns", "",
+     "with --context-policy summary: after so many turns a new session is begun with what was "
+     "concluded; 0 = by length alone",
+     kEngineUsers, "", 0, 4096},
     {"--normalize-input", "cache.normalize_input", kBool, "false", "", "",
      "rewrite users' chat messages to a canonical form before tokenizing: line breaks, repeated "
      "blanks, full and half width; code and quoted text stay",

@@ -130,6 +130,16 @@ engine::ContextWish default_context(const Settings& settings) {
           .budget_tokens = static_cast<std::uint32_t>(settings.integer("--context-budget-tokens"))};
 }
 
+serve::SummaryRule default_summary(const Settings& settings) {
+  const auto number = [&](std::string_view flag) {
+    return static_cast<std::uint32_t>(settings.integer(flag));
+  };
+  return {.on = settings.text("--context-policy") == serve::kSummaryPolicy,
+          .budget_tokens = number("--context-budget-tokens"),
+          .recent_turns = number("--context-recent-turns"),
+          .split_turns = number("--context-split-turns")};
+}
+
 Result<LoadedModel> LoadedModel::load(const Settings& settings, Console& console) {
   ASSIGN_OR_RETURN(
       const std::string path,

@@ -30,6 +30,7 @@
 #include "model/executor.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
+#include "serve/summary_rule.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -41,6 +42,7 @@ engine::SamplingParams default_sampling(const Settings& settings);
 engine::ReuseWish default_reuse(const Settings& settings);
 // How much context requests that leave it out hold on to.
 engine::ContextWish default_context(const Settings& settings);
+serve::SummaryRule default_summary(const Settings& settings);
 
 // What --kernels chooses; kInvalidArgument if this processor lacks it or it is ggml's.
 Result<kernels::InstructionSet> instruction_set(const Settings& settings);

@@ -47,6 +47,7 @@ Result<serve::ServerOptions> server_options(const Settings& settings) {
   options.default_sampling = default_sampling(settings);
   options.default_reuse = default_reuse(settings);
   options.default_context = default_context(settings);
+  options.default_summary = default_summary(settings);
   return options;
 }
 
@@ -111,6 +112,11 @@ std::string gate_line(const EngineHost& host) {
 
 std::string context_line(const Settings& settings) {
   const engine::ContextWish context = default_context(settings);
+  const serve::SummaryRule summary = default_summary(settings);
+  if (summary.on)
+    return str_cat("context    summary: chats of more than ", summary.budget_tokens, " tokens",
+                   summary.split_turns == 0 ? "" : str_cat(", or ", summary.split_turns, " turns,"),
+                   " go on with what was concluded and ", summary.recent_turns, " recent turns");
   if (context.policy == nullptr) return "context    whole, unless a request asks for less";
   return str_cat("context    ", context.policy->name, ": at most ", context.budget_tokens,
                  " tokens behind the first of an answer, unless a request says otherwise");

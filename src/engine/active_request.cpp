@@ -50,10 +50,14 @@ void ActiveRequest::count_as_long() {
   for (auto& choice : choices_) choice->is_long = true;
 }
 
+void ActiveRequest::give_way() {
+  throttled_ = true;
+  count_as_long();
+}
+
 void ActiveRequest::note_alarm(Alarm alarm, bool throttle) {
   alarm_ = alarm;
-  throttled_ = throttle;
-  if (throttle) count_as_long();
+  if (throttle) give_way();
 }
 
 void ActiveRequest::note_admitted(Tick now, std::uint32_t cached_tokens, kv::MissReason reason) {

@@ -39,6 +39,8 @@ class ActiveRequest {
   bool all_choices_ended() const;
   // Of the long class from now on.
   void count_as_long();
+  // Counts as long, and others go before it.
+  void give_way();
   bool is_long() const { return choices_.front()->is_long; }
   // Out of line, and whether others go before it from now on. At most one alarm per request.
   void note_alarm(Alarm alarm, bool throttle);

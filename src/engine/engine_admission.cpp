@@ -35,6 +35,7 @@ void Engine::Impl::accept(Incoming incoming) {
                                                  std::move(incoming.stream), incoming.submitted_at);
   request->create_choices(next_sequence_, seed);
   if (isolation_.is_long(request->request())) request->count_as_long();
+  if (request->request().gives_way) request->give_way();
   next_sequence_ += request->choices().size();
   // The other choices follow once the prompt is computed: then they find it in the cache.
   queue_.push_back(request->request().tenant, request->first_choice());

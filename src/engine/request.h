@@ -72,6 +72,7 @@ struct GenerateRequest {
   std::string tenant;            // "" = default tenant; selects salt and queue share
   Hash128 salt{};                // mixed into the cache space
   bool use_cache = true;         // false: neither match nor publish (reference runs)
+  bool gives_way = false;        // nobody waits for it: others go before it
   ReuseWish reuse = {};
   ContextWish context = {};
   std::shared_ptr<const CompiledGrammar> grammar;  // null = free text

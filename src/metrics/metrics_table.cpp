@@ -23,6 +23,7 @@ constexpr std::array<std::string_view, 5> kRefusalReasons = {"uncalibrated", "di
 constexpr std::array<std::string_view, 2> kAuditResults = {"agree", "differ"};
 constexpr std::array<std::string_view, 4> kBlockStates = {"free", "evictable", "pinned",
                                                           "reserved"};
+constexpr std::array<std::string_view, 3> kSummaryResults = {"done", "failed", "refused"};
 constexpr std::array<std::string_view, 2> kAlarms = {"kv", "tpot"};
 constexpr std::array<std::string_view, 2> kClasses = {"short", "long"};
 
@@ -86,6 +87,11 @@ constexpr std::array<MetricInfo, static_cast<std::size_t>(Metric::kCount)> kTabl
      "Running sequences whose context was cut to a budget"},
     {Metric::kContextTokensDropped, kCounter, "context_tokens_dropped_total",
      "Tokens of running sequences that were trimmed away, for the rest of their answers"},
+    {Metric::kContextSummaries, kCounter, "context_summaries_total",
+     "Summaries of older turns, by what came of them; refused ones found too many waiting",
+     "result", kSummaryResults},
+    {Metric::kContextTokensSummarized, kCounter, "context_tokens_summarized_total",
+     "Tokens of older turns that summaries stand for, once for each summary"},
     {Metric::kRequestAlarms, kCounter, "request_alarms_total",
      "Running requests found out of line with those that ended before, by what was too much: the "
      "context they hold or the time of their tokens",

@@ -43,6 +43,8 @@ enum class Metric {
   kIdleTokens,    // idle_computed_tokens_total
   kContextTrims,          // context_trims_total
   kContextTokensDropped,  // context_tokens_dropped_total
+  kContextSummaries,  // context_summaries_total{result=done|failed|refused}
+  kContextTokensSummarized,
   kRequestAlarms,         // request_alarms_total{kind=kv|tpot}
   // gauges
   kRequestsRunning,       // num_requests_running

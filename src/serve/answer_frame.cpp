@@ -13,7 +13,7 @@ void AnswerFrame::begin(JsonWriter& out) const {
 }
 
 void AnswerFrame::write_totals(JsonWriter& out) const {
-  write_usage(out.key("usage"), totals_.usage(), options_.normalized);
+  write_usage(out.key("usage"), totals_.usage(), options_.notes);
   write_timings(out.key("timings"), totals_.timings(), totals_.timed_usage());
 }
 

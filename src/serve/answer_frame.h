@@ -19,7 +19,7 @@ struct FrameOptions {
   bool stream = false;
   bool include_usage = false;    // streams end with a chunk that holds it
   bool return_progress = false;  // chunks during a long prefill
-  bool normalized = false;       // the prompt was rewritten
+  PromptNotes notes = {};
 };
 
 class AnswerFrame {

@@ -44,6 +44,17 @@ double rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
 
+void write_summary(JsonWriter& out, const SummaryReport& report) {
+  out.begin_object().field("section", report.section);
+  out.field("replaced_turns", report.replaced_turns);
+  out.field("replaced_tokens", report.replaced_tokens);
+  out.field("summary_tokens", report.summary_tokens);
+  out.field("left_out_turns", report.left_out_turns);
+  out.field("next", next_summary_text(report.next));
+  if (report.replaced_turns > 0) out.field("text", report.text);
+  out.end_object();
+}
+
 }  // namespace
 
 std::string_view miss_reason_text(kv::MissReason reason) {
@@ -86,7 +97,7 @@ std::uint32_t computed_tokens(const engine::Usage& usage) {
   return usage.repaired_tokens + usage.computed_tokens;
 }
 
-void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized) {
+void write_usage(JsonWriter& out, const engine::Usage& usage, const PromptNotes& notes) {
   out.begin_object();
   out.field("prompt_tokens", usage.prompt_tokens);
   out.field("completion_tokens", usage.completion_tokens);
@@ -103,7 +114,8 @@ void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized) {
   if (usage.refusal != engine::ReuseRefusal::kNone)
     out.field("reuse_refusal", reuse_refusal_text(usage.refusal));
   if (usage.dropped_tokens > 0) out.field("dropped_tokens", usage.dropped_tokens);
-  if (normalized) out.field("normalized", true);
+  if (notes.normalized) out.field("normalized", true);
+  if (notes.summary.has_value()) write_summary(out.key("summary"), *notes.summary);
   out.end_object();
   out.end_object();
 }

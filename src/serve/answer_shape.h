@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,16 +11,22 @@
 
 #include "engine/request.h"
 #include "serve/json_writer.h"
+#include "serve/summary_report.h"
 
 namespace refrain::serve {
 
 // {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details":
 // {"cached_tokens"},
 //  "refrain": {"provenance": {"exact", "moved", "repaired", "computed"}, "miss_reason",
-//  "divergence_estimate" and "reuse_refusal" if there is one, "normalized" if true}}
+//  "divergence_estimate" and "reuse_refusal" if there is one, "normalized" if true, "summary" of a
+//  conversation that may be shortened}}
 // cached_tokens are those that were not computed; only a request that asked for approximate reuse
 // has moved ones among them.
-void write_usage(JsonWriter& out, const engine::Usage& usage, bool normalized = false);
+struct PromptNotes {
+  bool normalized = false;                    // a user's message was rewritten
+  std::optional<SummaryReport> summary = {};  // none: no rule was on
+};
+void write_usage(JsonWriter& out, const engine::Usage& usage, const PromptNotes& notes = {});
 // {"queue_ms", "prefill_ms", "ttft_ms", "decode_ms", "tpot_ms", "prompt_tokens_computed",
 //  "tokens_per_second"}
 void write_timings(JsonWriter& out, const engine::Timings& timings, const engine::Usage& usage);

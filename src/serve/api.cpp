@@ -25,29 +25,24 @@ std::uint64_t process_seed() {
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
-std::size_t longest_token(const text::Tokenizer& tokenizer) {
-  std::size_t longest = 1;
-  for (std::size_t id = 0; id < tokenizer.size(); ++id)
-    longest =
-        std::max(longest, tokenizer.piece(TokenId{static_cast<std::int32_t>(id)}, true).size());
-  return longest;
-}
-
 constexpr std::string_view kToolCallEnd = "</tool_call>";
 
 }  // namespace
 
-Api::Api(const ServerParts& parts, const ServerOptions& options)
+Api::Api(const ServerParts& parts, const ServerOptions& options, const ChatEncoder& encoder,
+         Summaries& summaries)
     : parts_(parts),
       options_(options),
       defaults_{.max_choices = options.max_choices,
                 .sampling = options.default_sampling,
                 .reuse = options.default_reuse,
-                .context = options.default_context},
+                .context = options.default_context,
+                .summary = options.default_summary},
       fingerprint_(
           "fp_" +
           to_hex(hash_text(str_cat(parts.model_name, '\0', parts.exactness))).substr(0, 10)),
-      longest_token_bytes_(longest_token(*parts.tokenizer)),
+      encoder_(encoder),
+      summaries_(summaries),
       ids_(process_seed()) {}
 
 AnswerIdentity Api::identity(std::string_view id_prefix) {
@@ -100,16 +95,6 @@ Result<void> Api::check_model(const std::string& name) const {
                "model"};
 }
 
-Result<void> Api::check_length(std::size_t text_bytes, std::string_view field) const {
-  const std::size_t fewest_tokens = text_bytes / longest_token_bytes_;
-  if (fewest_tokens <= parts_.max_context) return {};
-  return Error{Code::kContextLength,
-               str_cat("the prompt has more than ", fewest_tokens,
-                       " tokens; the maximum context length is ", parts_.max_context, " tokens"),
-               "shorten the prompt, or start the server with a larger --max-context",
-               std::string(field)};
-}
-
 Result<std::uint32_t> Api::fit_max_tokens(std::size_t prompt_tokens,
                                           std::optional<std::uint32_t> wanted,
                                           std::string_view field) const {
@@ -144,9 +129,7 @@ Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
   request.reuse = fields.reuse;
   request.context = fields.context;
   request.tenant = caller.tenant;
-  request.salt = caller.salt;
-  if (!fields.cache_salt.empty())
-    request.salt = hash_chain(caller.salt, std::as_bytes(std::span(fields.cache_salt)));
+  request.salt = cache_salt(fields, caller);
   if (options_.request_timeout_s > 0)
     request.deadline = parts_.clock->now() + options_.request_timeout_s * kSecond;
   return request;
@@ -156,43 +139,43 @@ bool Api::normalize(ChatRequest& request) const {
   return options_.normalize_input && text::normalize_user_messages(request.messages);
 }
 
-Result<text::EncodedPrompt> Api::encode_chat(const ChatRequest& request) const {
-  if (parts_.chat_template == nullptr)
-    return Error{Code::kUnsupported, "this model has no chat template",
-                 "use /v1/completions, or start the server with --chat-template FILE", "messages"};
-  std::size_t text_bytes = 0;
-  for (const text::ChatMessage& message : request.messages) text_bytes += message.content.size();
-  RETURN_IF_ERROR(check_length(text_bytes, "messages"));
-  text::RenderInput input;
-  input.messages = request.messages;
-  input.tools_json = request.tools.tools_json;
-  input.add_generation_prompt = request.add_generation_prompt;
-  input.continue_final_message = request.continue_final_message;
-  input.now_unix_s = unix_now_s();
-  input.extra_json = request.template_kwargs_json;
-  Result<text::Prompt> prompt = parts_.chat_template->render(input);
-  if (!prompt.ok()) {
-    Error error = prompt.error();
-    if (error.field.empty()) error.field = "messages";
-    return error;
+Hash128 Api::cache_salt(const GenerationFields& fields, const Caller& caller) {
+  if (fields.cache_salt.empty()) return caller.salt;
+  return hash_chain(caller.salt, std::as_bytes(std::span(fields.cache_salt)));
+}
+
+Result<Shortened> Api::encode_chat(const ChatRequest& request, const Caller& caller,
+                                   const std::string& label) {
+  const GenerationFields& fields = request.generation;
+  if (!fields.summary.on) {
+    ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encoder_.encode(render_input(request)));
+    return Shortened{.prompt = std::move(prompt)};
   }
-  return parts_.tokenizer->encode_prompt(*prompt);
+  const std::uint32_t answer_tokens =
+      std::min(fields.max_tokens.value_or(options_.max_tokens), options_.max_tokens);
+  return summaries_.shorten(render_input(request), fields.summary,
+                            {.label = label,
+                             .tenant = caller.tenant,
+                             .salt = cache_salt(fields, caller),
+                             .use_cache = fields.use_cache},
+                            answer_tokens);
 }
 
 Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
   ASSIGN_OR_RETURN(ChatRequest request, read_chat_request(body, defaults_));
   RETURN_IF_ERROR(check_model(request.generation.model));
   const bool normalized = normalize(request);
-  ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
+  ChatReplyOptions reply;
+  reply.frame = frame("chatcmpl-", request.generation);
+  ASSIGN_OR_RETURN(Shortened shortened, encode_chat(request, caller, reply.frame.identity.id));
   const bool may_call = request.tools.may_call();
   // Without parallel calls, the end of the first one ends the answer.
   if (may_call && !request.tools.parallel && !request.tools.grammar.has_value())
     request.generation.stop.emplace_back(kToolCallEnd);
   ASSIGN_OR_RETURN(engine::GenerateRequest generate_request,
-                   generate(std::move(prompt), request.generation, caller, "messages"));
-  ChatReplyOptions reply;
-  reply.frame = frame("chatcmpl-", request.generation);
-  reply.frame.normalized = normalized;
+                   generate(std::move(shortened.prompt), request.generation, caller, "messages"));
+  reply.frame.notes.normalized = normalized;
+  if (request.generation.summary.on) reply.frame.notes.summary = std::move(shortened.report);
   reply.logprobs = request.generation.sampling.top_logprobs >= 0;
   reply.parse_tool_calls = may_call;
   reply.only_tool_calls = may_call && request.tools.grammar.has_value();
@@ -204,6 +187,9 @@ Result<Prepared> Api::chat(const Json& body, const Caller& caller) {
   call.grammar = std::move(request.tools.grammar);
   call.requests.push_back(std::move(generate_request));
   call.reply = std::make_unique<ChatReply>(std::move(reply), ids_);
+  // Then the turns to be summarised are in the cache.
+  if (shortened.task.has_value())
+    call.when_answering = [this, task = std::move(*shortened.task)] { summaries_.begin(task); };
   return Prepared{.call = std::move(call)};
 }
 
@@ -211,7 +197,7 @@ Result<text::EncodedPrompt> Api::encode_input(const PromptInput& input, bool par
                                               std::string_view field) const {
   text::EncodedPrompt prompt;
   if (const std::string* text = std::get_if<std::string>(&input)) {
-    RETURN_IF_ERROR(check_length(text->size(), field));
+    RETURN_IF_ERROR(encoder_.check_length(text->size(), field));
     prompt.tokens =
         parts_.tokenizer->encode(*text, {.add_bos = true, .parse_special = parse_special});
   } else {

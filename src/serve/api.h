@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "serve/answer_frame.h"
+#include "serve/chat_encoder.h"
 #include "serve/chat_request.h"
 #include "serve/completion_request.h"
 #include "serve/id_source.h"
@@ -16,12 +17,15 @@
 #include "serve/prepared_call.h"
 #include "serve/router.h"
 #include "serve/server.h"
+#include "serve/summaries.h"
 
 namespace refrain::serve {
 
 class Api {
  public:
-  Api(const ServerParts& parts, const ServerOptions& options);
+  // All outlive it.
+  Api(const ServerParts& parts, const ServerOptions& options, const ChatEncoder& encoder,
+      Summaries& summaries);
 
   Result<Prepared> prepare(const Route& route, const HttpRequest& request, const Caller& caller);
   // Compiles the grammar of a call, if it has one, and gives it to all its requests. May take long.
@@ -36,7 +40,9 @@ class Api {
 
   // True if it rewrote a message of a user.
   bool normalize(ChatRequest& request) const;
-  Result<text::EncodedPrompt> encode_chat(const ChatRequest& request) const;
+  // The prompt of a chat, shortened if its request or the server says so.
+  Result<Shortened> encode_chat(const ChatRequest& request, const Caller& caller,
+                                const std::string& label);
   Result<text::EncodedPrompt> encode_input(const PromptInput& input, bool parse_special,
                                            std::string_view field) const;
   Result<void> check_model(const std::string& name) const;
@@ -44,11 +50,10 @@ class Api {
   Result<std::uint32_t> fit_max_tokens(std::size_t prompt_tokens,
                                        std::optional<std::uint32_t> wanted,
                                        std::string_view field) const;
-  // Refuses text that cannot fit, before the work of tokenizing it.
-  Result<void> check_length(std::size_t text_bytes, std::string_view field) const;
   Result<engine::GenerateRequest> generate(text::EncodedPrompt prompt,
                                            const GenerationFields& fields, const Caller& caller,
                                            std::string_view field) const;
+  static Hash128 cache_salt(const GenerationFields& fields, const Caller& caller);
   AnswerIdentity identity(std::string_view id_prefix);
   FrameOptions frame(std::string_view id_prefix, const GenerationFields& fields);
 
@@ -56,7 +61,8 @@ class Api {
   const ServerOptions options_;
   const GenerationDefaults defaults_;
   const std::string fingerprint_;
-  const std::size_t longest_token_bytes_;
+  const ChatEncoder& encoder_;
+  Summaries& summaries_;
   IdSource ids_;
 };
 

@@ -1,6 +1,8 @@
 // See call.h.
 #include "serve/call.h"
 
+#include <utility>
+
 #include "base/str.h"
 #include "serve/error_shape.h"
 #include "serve/sse.h"
@@ -71,6 +73,8 @@ void Call::take_events() {
       fail(std::move(queued.event.error));
       return;
     }
+    if (kind != TokenEvent::Kind::kPromptProgress && prepared_.when_answering)
+      std::exchange(prepared_.when_answering, nullptr)();
     if (kind == TokenEvent::Kind::kFinished) {
       running_[queued.prompt].reset();
       --in_flight_;

@@ -38,6 +38,16 @@ void read_prefill(FieldReader& read, ChatRequest* request) {
 
 }  // namespace
 
+text::RenderInput render_input(const ChatRequest& request) {
+  text::RenderInput input;
+  input.messages = request.messages;
+  input.tools_json = request.tools.tools_json;
+  input.add_generation_prompt = request.add_generation_prompt;
+  input.continue_final_message = request.continue_final_message;
+  input.extra_json = request.template_kwargs_json;
+  return input;
+}
+
 void read_prompt_fields(FieldReader& read, ChatRequest* request) {
   request->messages = read_messages(read);
   if (!read.failed()) request->tools = read_tool_fields(read);

@@ -23,6 +23,9 @@ struct ChatRequest {
 // kInvalidArgument or kUnsupported with the field at fault. Unknown fields are ignored.
 Result<ChatRequest> read_chat_request(const Json& body, const GenerationDefaults& defaults);
 
+// What the template gets of it; the time is left open.
+text::RenderInput render_input(const ChatRequest& request);
+
 // The prompt-shaping fields alone, for /tokenize with messages.
 void read_prompt_fields(FieldReader& read, ChatRequest* request);
 

@@ -83,6 +83,9 @@ Result<CompletionRequest> read_completion_request(const Json& body,
   if (read.failed()) return read.error();
   request.prompts = read_prompts(read, "prompt", vocabulary_size);
   request.generation = read_generation_fields(read, defaults);
+  // Where it is the server's default, it is for chats only.
+  if (request.generation.summary.on && read.any("context") != nullptr)
+    read.fail("context.policy", "`summary` needs messages", "use /v1/chat/completions");
   read.integer_into("logprobs", 0, kMaxLogprobs, &request.generation.sampling.top_logprobs);
   read.boolean("echo", &request.echo);
   read.boolean("parse_special", &request.parse_special);

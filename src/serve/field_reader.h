@@ -30,10 +30,12 @@ class FieldReader {
   bool integer(std::string_view name, std::int64_t lowest, std::int64_t highest,
                std::int64_t* target);
   template <typename Integer>
-  void integer_into(std::string_view name, std::int64_t lowest, std::int64_t highest,
+  bool integer_into(std::string_view name, std::int64_t lowest, std::int64_t highest,
                     Integer* target) {
     std::int64_t value = 0;
-    if (integer(name, lowest, highest, &value)) *target = static_cast<Integer>(value);
+    if (!integer(name, lowest, highest, &value)) return false;
+    *target = static_cast<Integer>(value);
+    return true;
   }
   void boolean(std::string_view name, bool* target);
   bool text(std::string_view name, std::string* target);

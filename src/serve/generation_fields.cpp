@@ -1,6 +1,7 @@
 // See generation_fields.h.
 #include "serve/generation_fields.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/str.h"
@@ -9,6 +10,7 @@
 namespace refrain::serve {
 namespace {
 
+constexpr std::int64_t kMostTurns = 4096;
 constexpr std::int64_t kNoUpperLimit = std::numeric_limits<std::int64_t>::max();
 
 void read_seed(FieldReader& read, std::optional<std::uint64_t>* seed) {
@@ -153,13 +155,25 @@ void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   if (inner.failed()) read.fail(inner.error());
 }
 
-// {"policy": "heavy_hitters", "budget_tokens": 1024} or "none". As with `reuse` an unknown member
-// is a mistake. The engine knows how small a budget may be.
-void read_context(FieldReader& read, engine::ContextWish* context) {
+void read_context_policy(FieldReader& read, const std::string& word, GenerationFields* fields) {
+  fields->context.policy = model::trim_policy_named(word);
+  fields->summary.on = word == kSummaryPolicy;
+  if (fields->context.policy != nullptr || fields->summary.on || word == kNoPolicy) return;
+  read.fail("policy",
+            str_cat("must be ", context_policy_words(", "), " or ", kSummaryPolicy, ", not `",
+                    to_valid_utf8(word.substr(0, 40)), "`"),
+            "leave it out to take what the server was started with (--context-policy)");
+}
+
+// {"policy": "heavy_hitters", "budget_tokens": 1024}, {"policy": "summary", "budget_tokens": 1024,
+// "recent_turns": 2, "split_turns": 0} or "none". As with `reuse` an unknown member is a mistake.
+// The engine knows how small a budget may be.
+void read_context(FieldReader& read, GenerationFields* fields) {
   const Json* member = read.any("context");
   if (member == nullptr) return;
   if (member->text() != nullptr && *member->text() == kNoPolicy) {
-    *context = {};
+    fields->context = {};
+    fields->summary = {};
     return;
   }
   if (member->object() == nullptr) {
@@ -168,23 +182,25 @@ void read_context(FieldReader& read, engine::ContextWish* context) {
     return;
   }
   FieldReader inner(*member, read.path_of("context"));
+  static constexpr std::string_view kMembers[] = {"policy", "budget_tokens", "recent_turns",
+                                                  "split_turns"};
   for (const JsonMember& item : *member->object()) {
-    if (item.name != "policy" && item.name != "budget_tokens")
+    if (std::find(std::begin(kMembers), std::end(kMembers), item.name) == std::end(kMembers))
       inner.fail(to_valid_utf8(item.name.substr(0, 40)), "is not known",
-                 "`context` holds `policy` and `budget_tokens`");
+                 "`context` holds `policy`, `budget_tokens`, `recent_turns` and `split_turns`");
   }
   std::string word;
-  if (inner.text("policy", &word)) {
-    context->policy = model::trim_policy_named(word);
-    if (context->policy == nullptr && word != kNoPolicy)
-      inner.fail("policy",
-                 str_cat("must be ", context_policy_words(", "), ", not `",
-                         to_valid_utf8(word.substr(0, 40)), "`"),
-                 "leave it out to take what the server was started with (--context-policy)");
+  if (inner.text("policy", &word)) read_context_policy(inner, word, fields);
+  std::uint32_t budget_tokens = fields->context.budget_tokens;
+  inner.integer_into("budget_tokens", 1, std::numeric_limits<std::int32_t>::max(), &budget_tokens);
+  fields->context.budget_tokens = budget_tokens;
+  fields->summary.budget_tokens = budget_tokens;
+  for (const auto& [name, value] : {std::pair{"recent_turns", &fields->summary.recent_turns},
+                                    std::pair{"split_turns", &fields->summary.split_turns}}) {
+    if (inner.integer_into(name, 0, kMostTurns, value) && !fields->summary.on)
+      inner.fail(name, "belongs to the policy `summary`");
   }
-  inner.integer_into("budget_tokens", 1, std::numeric_limits<std::int32_t>::max(),
-                     &context->budget_tokens);
-  if (context->policy != nullptr && context->budget_tokens == 0)
+  if ((fields->context.policy != nullptr || fields->summary.on) && budget_tokens == 0)
     inner.fail("budget_tokens", "is missing", "say how many tokens of context may be kept");
   if (inner.failed()) read.fail(inner.error());
 }
@@ -196,6 +212,7 @@ GenerationFields read_generation_fields(FieldReader& read, const GenerationDefau
   fields.sampling = defaults.sampling;
   fields.reuse = defaults.reuse;
   fields.context = defaults.context;
+  fields.summary = defaults.summary;
   read.text("model", &fields.model);
   read_sampling(read, &fields.sampling);
   read_max_tokens(read, &fields.max_tokens);
@@ -212,7 +229,7 @@ GenerationFields read_generation_fields(FieldReader& read, const GenerationDefau
   read.boolean("cache_prompt", &fields.use_cache);
   read.text("cache_salt", &fields.cache_salt);
   read_reuse(read, &fields.reuse);
-  read_context(read, &fields.context);
+  read_context(read, &fields);
   return fields;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "engine/sampling.h"
 #include "serve/field_reader.h"
+#include "serve/summary_rule.h"
 
 namespace refrain::serve {
 
@@ -23,6 +24,7 @@ struct GenerationDefaults {
   engine::SamplingParams sampling = {};
   engine::ReuseWish reuse = {};
   engine::ContextWish context = {};
+  SummaryRule summary = {};
 };
 
 struct GenerationFields {
@@ -39,6 +41,7 @@ struct GenerationFields {
   std::string cache_salt;        // extension: own cache space
   engine::ReuseWish reuse;       // extension: text that stood at another place
   engine::ContextWish context;   // extension: how much context an answer may hold on to
+  SummaryRule summary;           // extension: when older turns of a chat are summarised
 };
 
 // Everything but logprobs, whose form differs between the two endpoints.

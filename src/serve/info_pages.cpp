@@ -32,8 +32,14 @@ void write_model(JsonWriter& out, const ServerParts& parts, const ServerOptions&
   out.end_object();
   const engine::ContextWish& context = options.default_context;
   out.key("context_policy").begin_object();
-  out.field("policy", context.policy == nullptr ? kNoPolicy : context.policy->name);
-  out.field("budget_tokens", context.budget_tokens).end_object();
+  const SummaryRule& summary = options.default_summary;
+  out.field("policy", summary.on                  ? kSummaryPolicy
+                      : context.policy == nullptr ? kNoPolicy
+                                                  : context.policy->name);
+  out.field("budget_tokens", context.budget_tokens);
+  if (summary.on)
+    out.field("recent_turns", summary.recent_turns).field("split_turns", summary.split_turns);
+  out.end_object();
   out.key("aliases").begin_array();
   for (const std::string& alias : parts.model_aliases) out.value(alias);
   out.end_array().end_object().end_object();

@@ -3,6 +3,7 @@
 // connection's strand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct PreparedCall {
   std::vector<engine::GenerateRequest> requests;  // at least one; several prompts give several
   std::optional<engine::GrammarSpec> grammar;     // still to be compiled, for all requests
   std::unique_ptr<Reply> reply;
+  std::function<void()> when_answering = {};  // called once, when the answer has begun
   bool stream = false;
 };
 

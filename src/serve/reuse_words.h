@@ -16,7 +16,9 @@ std::string_view reuse_mode_text(engine::ReuseMode mode);
 
 // Trims nothing; the other policies are named in model/trim_policy.h.
 inline constexpr std::string_view kNoPolicy = "none";
-// All of them, such as "none, window, heavy_hitters".
+// Replaces older turns of a chat by a summary (serve/summaries.h).
+inline constexpr std::string_view kSummaryPolicy = "summary";
+// Those that trim, and none, such as "none, window, heavy_hitters".
 std::string context_policy_words(std::string_view separator);
 
 // "none" | "uncalibrated" | "divergence" | "no_room" | "unsupported"

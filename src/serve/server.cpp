@@ -33,6 +33,7 @@ class Server::Impl {
 
   void drain() {
     core_.set_phase(ServePhase::kDraining);
+    core_.stop_background();
     engine_.drain();
     connections_.close_idle();
     if (connections_.wait_until_quiet(core_.options().drain_grace_s * 1000)) return;
@@ -42,6 +43,7 @@ class Server::Impl {
 
   void stop() {
     core_.set_phase(ServePhase::kAborting);
+    core_.stop_background();
     if (listener_) listener_->stop();
     connections_.stop();
   }

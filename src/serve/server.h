@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/grammar.h"
 #include "metrics/registry.h"
+#include "serve/summary_rule.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -55,6 +56,7 @@ struct ServerOptions {
   engine::SamplingParams default_sampling = {};  // used where a request leaves a field out
   engine::ReuseWish default_reuse = {};          // likewise
   engine::ContextWish default_context = {};      // likewise
+  SummaryRule default_summary = {};              // likewise, of chats
 };
 
 // What the server speaks for; composed in cli/, outlives the server.

@@ -43,6 +43,8 @@ class ServerCore {
   void count_connections(std::size_t count) const;
   double retry_after_s() const { return submitter_.retry_after_s(); }
 
+  // Work that nobody waits for ends.
+  void stop_background() { summaries_.stop(); }
   void set_phase(ServePhase phase) { phase_.store(phase); }
   ServePhase phase() const { return phase_.load(); }
 
@@ -52,9 +54,11 @@ class ServerCore {
   const std::int64_t started_s_;
   std::atomic<ServePhase> phase_{ServePhase::kServing};
   FrontDoor door_;
-  Api api_;
   TenantBoard board_;
   EngineSubmitter submitter_;
+  ChatEncoder encoder_;
+  Summaries summaries_;
+  Api api_;
   CallEnvironment environment_;
   ByteBudget bodies_;
 };

@@ -47,7 +47,7 @@ Result<Prepared> Api::tokenize(const Json& body) const {
     read_prompt_fields(read, &request);
     if (read.failed()) return read.error();
     (void)normalize(request);
-    ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encode_chat(request));
+    ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encoder_.encode(render_input(request)));
     tokens = std::move(prompt.tokens);
   } else {
     std::string text;

@@ -25,7 +25,10 @@ class ApiTest : public testing::Test {
     parts.model_name = "hash";
     parts.max_context = 2048;
     parts.embedding_dim = 4;
-    Api api(parts, options);
+    const ChatEncoder encoder(bench_.tokenizer, nullptr, parts.max_context);
+    EngineSubmitter submitter(*bench_.engine);
+    Summaries summaries(encoder, submitter, bench_.metrics, parts.max_context);
+    Api api(parts, options, encoder, summaries);
     HttpRequest request;
     request.body = body;
     Result<Prepared> prepared = api.prepare(Route{endpoint}, request, Caller{});

@@ -1,0 +1,62 @@
+// See chat_encoder.h.
+#include "serve/chat_encoder.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/str.h"
+
+namespace refrain::serve {
+namespace {
+
+std::int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::size_t longest_token(const text::Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::size_t id = 0; id < tokenizer.size(); ++id)
+    longest =
+        std::max(longest, tokenizer.piece(TokenId{static_cast<std::int32_t>(id)}, true).size());
+  return longest;
+}
+
+}  // namespace
+
+ChatEncoder::ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
+                         std::uint32_t max_context)
+    : tokenizer_(tokenizer),
+      chat_template_(chat_template),
+      max_context_(max_context),
+      longest_token_bytes_(longest_token(tokenizer)) {}
+
+Result<void> ChatEncoder::check_length(std::size_t text_bytes, std::string_view field) const {
+  const std::size_t fewest_tokens = text_bytes / longest_token_bytes_;
+  if (fewest_tokens <= max_context_) return {};
+  return Error{Code::kContextLength,
+               str_cat("the prompt has more than ", fewest_tokens,
+                       " tokens; the maximum context length is ", max_context_, " tokens"),
+               "shorten the prompt, or start the server with a larger --max-context",
+               std::string(field)};
+}
+
+Result<text::EncodedPrompt> ChatEncoder::encode(text::RenderInput input) const {
+  if (chat_template_ == nullptr)
+    return Error{Code::kUnsupported, "this model has no chat template",
+                 "use /v1/completions, or start the server with --chat-template FILE", "messages"};
+  std::size_t text_bytes = 0;
+  for (const text::ChatMessage& message : input.messages) text_bytes += message.content.size();
+  RETURN_IF_ERROR(check_length(text_bytes, "messages"));
+  input.now_unix_s = unix_now_s();
+  Result<text::Prompt> prompt = chat_template_->render(input);
+  if (!prompt.ok()) {
+    Error error = prompt.error();
+    if (error.field.empty()) error.field = "messages";
+    return error;
+  }
+  return tokenizer_.encode_prompt(*prompt);
+}
+
+}  // namespace refrain::serve

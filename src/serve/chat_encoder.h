@@ -1,0 +1,33 @@
+// ChatEncoder: messages -> tokens, through the model's template. Refuses what cannot fit before the
+// work of tokenizing it. Immutable; any thread. All it is made of outlives it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace refrain::serve {
+
+class ChatEncoder {
+ public:
+  // `chat_template` null: encode() refuses with the remedy.
+  ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
+              std::uint32_t max_context);
+
+  // kContextLength if so much text has too many tokens, whatever they are.
+  Result<void> check_length(std::size_t text_bytes, std::string_view field) const;
+  // `now_unix_s` of the input is filled in here. kUnsupported, kContextLength, or what the template
+  // says; `field` is "messages" where it names none.
+  Result<text::EncodedPrompt> encode(text::RenderInput input) const;
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  const text::ChatTemplate* const chat_template_;
+  const std::uint32_t max_context_;
+  const std::size_t longest_token_bytes_;
+};
+
+}  // namespace refrain::serve

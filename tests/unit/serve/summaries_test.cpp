@@ -1,0 +1,380 @@
+// Summaries (REQUIREMENTS B4, B6): what stands in for older turns, when, and what is asked of the
+// engine for it. With a scripted engine, a tokenizer of bytes and a plain template.
+#include "serve/summaries.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support/byte_tokenizer.h"
+
+namespace refrain::serve {
+namespace {
+
+using engine::GenerateRequest;
+using engine::TokenEvent;
+using text::ChatMessage;
+
+constexpr std::string_view kTemplate =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+std::vector<ChatMessage> chat(const std::vector<std::pair<std::string, std::string>>& messages) {
+  std::vector<ChatMessage> list;
+  for (const auto& [role, content] : messages) {
+    list.emplace_back().role = role;
+    list.back().content = content;
+  }
+  return list;
+}
+
+std::string roles_and_text(const std::vector<ChatMessage>& messages) {
+  std::string text;
+  for (const ChatMessage& message : messages)
+    text += message.content == kSummaryRequest ? "?" : message.role.substr(0, 1) + message.content;
+  return text;
+}
+
+// Keeps what it is asked for until the test answers.
+class ScriptedEngine final : public Submitter {
+ public:
+  struct Asked {
+    GenerateRequest request;
+    std::shared_ptr<engine::OutputStream> stream;
+  };
+
+  Result<RequestId> submit(GenerateRequest request, std::shared_ptr<engine::OutputStream> stream,
+                           engine::WhenFull /*when_full*/) override {
+    std::lock_guard lock(mutex_);
+    if (full) return Error{Code::kQueueFull, "full"};
+    asked_.push_back({std::move(request), std::move(stream)});
+    changed_.notify_all();
+    return RequestId{++last_};
+  }
+  void cancel(RequestId id) override {
+    std::lock_guard lock(mutex_);
+    cancelled.push_back(to_int(id));
+  }
+  double retry_after_s() const override { return 1; }
+
+  // The next request; none within a second.
+  std::optional<Asked> next() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !asked_.empty(); }))
+      return std::nullopt;
+    Asked first = std::move(asked_.front());
+    asked_.pop_front();
+    return first;
+  }
+
+  bool full = false;
+  std::vector<std::uint64_t> cancelled;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Asked> asked_;
+  std::uint64_t last_ = 0;
+};
+
+void answer(const ScriptedEngine::Asked& asked, const std::string& text,
+            engine::FinishReason reason = engine::FinishReason::kStop) {
+  TokenEvent event;
+  event.text = text;
+  asked.stream->on_event(event);
+  event = {};
+  event.kind = TokenEvent::Kind::kChoiceFinished;
+  event.finish_reason = reason;
+  asked.stream->on_event(event);
+  event.kind = TokenEvent::Kind::kFinished;
+  asked.stream->on_event(event);
+}
+
+class SummariesTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kContext = 2000;
+
+  SummariesTest()
+      : template_(text::ChatTemplate::parse(kTemplate, {}).value()),
+        encoder_(tokenizer_, &template_, kContext) {
+    restart();
+  }
+  void restart() {
+    summaries_ = std::make_unique<Summaries>(encoder_, engine_, metrics_, kContext);
+  }
+
+  Shortened shorten(const std::vector<ChatMessage>& messages, const SummaryRule& rule,
+                    SummaryOwner owner = {}, std::uint32_t answer_tokens = 50) {
+    Result<Shortened> result =
+        summaries_->shorten({.messages = messages}, rule, std::move(owner), answer_tokens);
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    return std::move(result).value();
+  }
+  std::string text_of(const TokenList& tokens) const { return tokenizer_.decode(tokens, true); }
+  double counted(std::string_view result) const {
+    return metrics_.value(metrics::Metric::kContextSummaries, result);
+  }
+  // Until the summary that was answered is in the book: its prompt is asked for.
+  void expect_warmed(const std::string& has, const std::string& lacks) {
+    const auto warm = engine_.next();
+    ASSERT_TRUE(warm.has_value());
+    EXPECT_EQ(warm->request.max_tokens, 0U);
+    EXPECT_TRUE(warm->request.gives_way);
+    EXPECT_NE(text_of(warm->request.prompt).find(has), std::string::npos);
+    EXPECT_EQ(text_of(warm->request.prompt).find(lacks), std::string::npos);
+    answer(*warm, "");
+  }
+
+  test::ByteTokenizer tokenizer_;
+  text::ChatTemplate template_;
+  ChatEncoder encoder_;
+  ScriptedEngine engine_;
+  metrics::Registry metrics_;
+  std::unique_ptr<Summaries> summaries_;
+};
+
+std::string words(std::size_t bytes, char letter) {
+  return std::string(bytes, letter);
+}
+
+// Turns of a user and an assistant, 200 bytes each, and the running one.
+std::vector<ChatMessage> turns(std::size_t done) {
+  auto list = chat({{"system", "Be brief."}});
+  for (std::size_t i = 0; i < done; ++i) {
+    const char letter = static_cast<char>('a' + i);
+    for (const ChatMessage& message :
+         chat({{"user", words(100, letter)}, {"assistant", words(100, letter)}}))
+      list.push_back(message);
+  }
+  list.emplace_back().role = "user";
+  list.back().content = "And now?";
+  return list;
+}
+
+TEST(Conversation, TurnsBeginWithAUserAndHoldAllUpToTheNext) {
+  const Conversation conversation(chat({{"system", "S"},
+                                        {"assistant", "Hello"},
+                                        {"user", "1"},
+                                        {"user", "1b"},
+                                        {"assistant", "A"},
+                                        {"tool", "T"},
+                                        {"assistant", "B"},
+                                        {"user", "2"}}),
+                                  {});
+  ASSERT_EQ(conversation.turn_count(), 2U);
+  EXPECT_EQ(conversation.turn_begin(0), 2U);
+  EXPECT_EQ(conversation.turn_begin(1), 7U);
+  EXPECT_EQ(roles_and_text(conversation.shortened({}, 0)), "sSaHellou1u1baAtTaBu2");
+  EXPECT_EQ(roles_and_text(conversation.shortened({1, "sum"}, 1)), "sSaHello?asumu2");
+  EXPECT_EQ(roles_and_text(conversation.asking({}, 1)), "sSaHellou1u1baAtTaB?");
+  EXPECT_EQ(conversation.shortened_begin({1, "sum"}, 1), 4U);
+  EXPECT_EQ(Conversation(chat({{"system", "S"}}), {}).turn_count(), 0U);
+}
+
+TEST(Conversation, KeysAreOfAllThatStandsInFront) {
+  const auto key = [](const std::vector<ChatMessage>& messages, std::size_t turn, Hash128 seed) {
+    return Conversation(messages, seed).key(turn);
+  };
+  EXPECT_EQ(key(turns(2), 1, {}), key(turns(3), 1, {}));
+  EXPECT_NE(key(turns(2), 1, {}), key(turns(2), 2, {}));
+  EXPECT_NE(key(turns(2), 1, {}), key(turns(2), 1, hash_text("other tenant")));
+  EXPECT_NE(key(chat({{"user", "ab"}, {"assistant", "c"}, {"user", ""}}), 1, {}),
+            key(chat({{"user", "a"}, {"assistant", "bc"}, {"user", ""}}), 1, {}));
+}
+
+TEST(SummaryBook, HoldsTheBytesItMayAndForgetsTheOldest) {
+  SummaryBook book(3 * (SummaryBook::kEntryBytes + 10));
+  const auto key = [](int i) { return hash_text(std::to_string(i)); };
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(book.begin(key(i)));
+    EXPECT_FALSE(book.begin(key(i)));
+    EXPECT_TRUE(book.is_being_made(key(i)));
+    EXPECT_FALSE(book.find(key(i)).has_value());
+    book.finish(key(i), Conclusion{.text = words(10, 'x')});
+  }
+  EXPECT_TRUE(book.find(key(0)).has_value());
+  ASSERT_TRUE(book.begin(key(3)));
+  book.finish(key(3), Conclusion{.text = words(10, 'x')});
+  EXPECT_FALSE(book.find(key(1)).has_value());
+  EXPECT_TRUE(book.find(key(0)).has_value());
+  EXPECT_LE(book.bytes(), 3 * (SummaryBook::kEntryBytes + 10));
+  ASSERT_TRUE(book.begin(key(4)));
+  book.finish(key(4), std::nullopt);
+  EXPECT_TRUE(book.begin(key(4)));
+}
+
+TEST(WithoutRepeats, KeepsTheFirstOfEachSentence) {
+  EXPECT_EQ(without_repeats("The tent is red. It was sent. The tent is red. Ends"),
+            "The tent is red. It was sent. Ends");
+  EXPECT_EQ(without_repeats("1. one\n2. two\n"), "1. one\n2. two\n");
+  EXPECT_EQ(without_repeats(""), "");
+}
+
+// B6: the turn that passes the budget is answered whole; the next one finds the summary.
+TEST_F(SummariesTest, AChatPastItsBudgetGoesOnWithItsSummary) {
+  const SummaryRule rule{.on = true, .budget_tokens = 800, .recent_turns = 1};
+  EXPECT_EQ(shorten(turns(3), rule).report.next, NextSummary::kNone);
+  const Shortened whole = shorten(turns(4), rule, {.label = "x", .tenant = "t", .salt = {1, 2}});
+  EXPECT_EQ(whole.report.next, NextSummary::kStarted);
+  EXPECT_EQ(whole.report.replaced_turns, 0U);
+  EXPECT_EQ(whole.report.left_out_turns, 0U);
+  ASSERT_TRUE(whole.task.has_value());
+  summaries_->begin(*whole.task);
+
+  const auto asked = engine_.next();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->request.tenant, "t");
+  EXPECT_EQ(asked->request.salt, (Hash128{1, 2}));
+  EXPECT_TRUE(asked->request.gives_way);
+  EXPECT_EQ(asked->request.max_tokens, 200U);
+  // All in front of the request for it is the beginning of the prompt that was just computed.
+  const std::string prompt = text_of(asked->request.prompt);
+  const std::size_t request = prompt.find(std::string("<user>") + std::string(kSummaryRequest));
+  ASSERT_NE(request, std::string::npos);
+  EXPECT_EQ(text_of(whole.prompt.tokens).substr(0, request), prompt.substr(0, request));
+  EXPECT_EQ(prompt.find('d', request + kSummaryRequest.size() + 30), std::string::npos);
+  // A second request of the same chat does not ask again.
+  const Shortened meanwhile =
+      shorten(turns(4), rule, {.label = "x", .tenant = "t", .salt = {1, 2}});
+  EXPECT_EQ(meanwhile.report.next, NextSummary::kBeingMade);
+  EXPECT_FALSE(meanwhile.task.has_value());
+
+  answer(*asked, " Three turns of letters. ");
+  expect_warmed("Three turns of letters.<user>dddd", "aaaa");
+  const SummaryOwner owner{.tenant = "t", .salt = {1, 2}};
+  const Shortened next = shorten(turns(5), rule, owner);
+  EXPECT_EQ(next.report.replaced_turns, 3U);
+  EXPECT_EQ(next.report.section, 2U);
+  EXPECT_EQ(next.report.text, "Three turns of letters.");
+  EXPECT_NEAR(next.report.replaced_tokens, 3 * 217, 8);  // with the markers of six messages
+  EXPECT_NEAR(next.report.summary_tokens, kSummaryRequest.size() + 23 + 17, 8);
+  const std::string text = text_of(next.prompt.tokens);
+  EXPECT_EQ(text.find("<system>Be brief.<user>" + std::string(kSummaryRequest)), 0U);
+  EXPECT_EQ(text.find("aaaa"), std::string::npos);
+  EXPECT_NE(text.find("eeee"), std::string::npos);
+  EXPECT_EQ(counted("done"), 1);
+  // Others do not get it: another tenant, another cache space, other tools.
+  EXPECT_EQ(shorten(turns(5), rule, {.tenant = "u", .salt = {1, 2}}).report.replaced_turns, 0U);
+  EXPECT_EQ(shorten(turns(5), rule, {.tenant = "t"}).report.replaced_turns, 0U);
+}
+
+// B6: session splitting with carried-over conclusions.
+TEST_F(SummariesTest, ASessionIsSplitAfterItsTurns) {
+  const SummaryRule rule{.on = true, .recent_turns = 2, .split_turns = 3};
+  EXPECT_EQ(shorten(turns(2), rule).report.next, NextSummary::kNone);
+  const Shortened whole = shorten(turns(3), rule);
+  ASSERT_TRUE(whole.task.has_value());
+  EXPECT_EQ(whole.task->end, 3U);  // none stays as it is
+  summaries_->begin(*whole.task);
+  answer(engine_.next().value(), "First.");
+  expect_warmed("First.<user>And now?", "cccc");
+  EXPECT_EQ(shorten(turns(5), rule).report.next, NextSummary::kNone);
+  const Shortened second = shorten(turns(6), rule);
+  EXPECT_EQ(second.report.section, 2U);
+  ASSERT_TRUE(second.task.has_value());
+  summaries_->begin(*second.task);
+  // What was concluded is carried over: the model sees it when it concludes again.
+  const auto asked = engine_.next();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_NE(text_of(asked->request.prompt).find("First.<user>dddd"), std::string::npos);
+  answer(*asked, "First and second.");
+  expect_warmed("First and second.", "ffff");
+  const Shortened third = shorten(turns(7), rule);
+  EXPECT_EQ(third.report.section, 3U);
+  EXPECT_EQ(third.report.replaced_turns, 6U);
+  EXPECT_NEAR(third.report.replaced_tokens, 6 * 217, 12);
+}
+
+// A chat that no context holds goes on: turns that are not summarised yet are left out, and it is
+// summarised in pieces.
+TEST_F(SummariesTest, WhatHasNoRoomIsLeftOutAndSummarisedInPieces) {
+  const SummaryRule rule{.on = true, .budget_tokens = 600, .recent_turns = 1};
+  const Shortened first = shorten(turns(20), rule);
+  EXPECT_LE(first.prompt.tokens.size(), kContext - 50);
+  EXPECT_GT(first.report.left_out_turns, 0U);
+  EXPECT_NE(text_of(first.prompt.tokens).find("And now?"), std::string::npos);
+  ASSERT_TRUE(first.task.has_value());
+  summaries_->begin(*first.task);
+  int pieces = 0;
+  for (;;) {
+    const auto asked = engine_.next();
+    ASSERT_TRUE(asked.has_value());
+    if (asked->request.max_tokens == 0) {
+      answer(*asked, "");
+      break;
+    }
+    EXPECT_LE(asked->request.prompt.size() + asked->request.max_tokens, kContext);
+    answer(*asked, "Piece " + std::to_string(++pieces) + ".");
+  }
+  EXPECT_EQ(pieces, 3);
+  const Shortened second = shorten(turns(20), rule);
+  EXPECT_EQ(second.report.replaced_turns, 19U);
+  EXPECT_EQ(second.report.text, "Piece 3.");
+  EXPECT_EQ(second.report.section, 2U);
+  EXPECT_EQ(second.report.left_out_turns, 0U);
+}
+
+TEST_F(SummariesTest, AFailureLeavesTheChatAsItIsAndIsTriedAgain) {
+  const SummaryRule rule{.on = true, .budget_tokens = 400, .recent_turns = 0};
+  const auto begun = [&] {
+    const Shortened shortened = shorten(turns(3), rule);
+    EXPECT_EQ(shortened.report.replaced_turns, 0U);
+    EXPECT_TRUE(shortened.task.has_value());
+    if (shortened.task.has_value()) summaries_->begin(*shortened.task);
+  };
+  const auto wait_for = [&](double failures) {
+    for (int i = 0; i < 1000 && counted("failed") < failures; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(counted("failed"), failures);
+  };
+  engine_.full = true;
+  begun();
+  wait_for(1);
+  engine_.full = false;
+  begun();
+  answer(engine_.next().value(), "   ");  // an empty summary would lose everything
+  wait_for(2);
+  begun();
+  answer(engine_.next().value(), "Cut", engine::FinishReason::kDeadline);
+  wait_for(3);
+  begun();
+  TokenEvent error;
+  error.kind = TokenEvent::Kind::kError;
+  error.error = Error{Code::kInternal, "it failed"};
+  engine_.next().value().stream->on_event(error);
+  wait_for(4);
+  begun();
+  answer(engine_.next().value(), "Whole sentence. Anoth", engine::FinishReason::kLength);
+  expect_warmed("Whole sentence.<user>And now?", "Anoth");
+  // Where the prompt cannot be computed ahead, the summary holds all the same.
+  EXPECT_EQ(shorten(turns(3), rule).report.replaced_turns, 3U);
+}
+
+TEST_F(SummariesTest, NothingIsDueWhereAllTurnsAreRecent) {
+  const SummaryRule rule{.on = true, .budget_tokens = 100, .recent_turns = 3};
+  const Shortened shortened = shorten(turns(3), rule);
+  EXPECT_EQ(shortened.report.next, NextSummary::kNothing);
+  EXPECT_FALSE(shortened.task.has_value());
+  const Shortened none = shorten(chat({{"system", "S"}}), rule);
+  EXPECT_EQ(text_of(none.prompt.tokens), "<system>S<assistant>");
+}
+
+TEST_F(SummariesTest, StoppingCancelsWhatRunsAndRefusesMore) {
+  const SummaryRule rule{.on = true, .budget_tokens = 400, .recent_turns = 0};
+  summaries_->begin(*shorten(turns(3), rule).task);
+  ASSERT_TRUE(engine_.next().has_value());
+  summaries_->stop();
+  EXPECT_EQ(engine_.cancelled.size(), 1U);
+  const Shortened later = shorten(turns(3), rule);
+  ASSERT_TRUE(later.task.has_value());  // it failed, so another may be begun
+  summaries_->begin(*later.task);
+  EXPECT_EQ(counted("refused"), 1);
+}
+
+}  // namespace
+}  // namespace refrain::serve
