@@ -22,13 +22,16 @@ constexpr std::size_t kShortestRepeatBytes = 12;  // "3." may come twice
 
 }  // namespace
 
-std::size_t tokens_before(const text::EncodedPrompt& prompt, const Conversation& conversation,
-                          const Replaced& replaced, std::size_t turn) {
+std::size_t tokens_before(const text::EncodedPrompt& prompt, std::size_t message) {
   // A message without text says nothing about its place: the next one is close by.
-  for (std::size_t i = conversation.shortened_begin(replaced, turn);
-       i < prompt.message_begin.size(); ++i)
+  for (std::size_t i = message; i < prompt.message_begin.size(); ++i)
     if (prompt.message_begin[i] < prompt.tokens.size()) return prompt.message_begin[i];
   return prompt.tokens.size();
+}
+
+std::size_t tokens_before(const text::EncodedPrompt& prompt, const Conversation& conversation,
+                          const Replaced& replaced, std::size_t turn) {
+  return tokens_before(prompt, conversation.shortened_begin(replaced, turn));
 }
 
 std::string without_repeats(std::string_view text) {
@@ -145,7 +148,7 @@ std::optional<engine::GenerateRequest> SummaryJob::compute() {
   Result<text::EncodedPrompt> prompt = encode(conversation.shortened(after, after.end));
   if (!prompt.ok()) return fail(), std::nullopt;
   const std::size_t begin = tokens_before(*prompt, conversation, after, after.end);
-  const std::size_t head = prompt->message_begin[conversation.turn_begin(0)];
+  const std::size_t head = tokens_before(*prompt, conversation.turn_begin(0));
   task_.so_far.summary_tokens = static_cast<std::uint32_t>(begin - std::min(begin, head));
   book_.finish(key(), task_.so_far);
   if (!task_.owner.use_cache || prompt->tokens.size() + 1 > max_context_) {

@@ -44,7 +44,8 @@ struct SummaryTask {
 // A text without the sentences that it has said before.
 std::string without_repeats(std::string_view text);
 
-// Tokens in front of a turn's text in a shortened conversation.
+// Tokens in front of the text of a message, and of a turn of a shortened conversation.
+std::size_t tokens_before(const text::EncodedPrompt& prompt, std::size_t message);
 std::size_t tokens_before(const text::EncodedPrompt& prompt, const Conversation& conversation,
                           const Replaced& replaced, std::size_t turn);
 

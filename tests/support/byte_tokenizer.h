@@ -37,8 +37,12 @@ class ByteTokenizer final : public text::Tokenizer {
   }
   text::EncodedPrompt encode_prompt(const text::Prompt& prompt) const override {
     text::EncodedPrompt encoded;
-    for (const text::PromptPart& part : prompt.parts)
+    for (const text::PromptPart& part : prompt.parts) {
+      if (!part.is_template() && !part.text.empty())
+        encoded.message_begin.resize(static_cast<std::size_t>(part.message) + 1,
+                                     encoded.tokens.size());
       for (const TokenId token : encode(part.text, {})) encoded.tokens.push_back(token);
+    }
     return encoded;
   }
   std::string_view piece(TokenId id, bool render_special = false) const override {

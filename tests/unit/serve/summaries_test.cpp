@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/byte_tokenizer.h"
@@ -118,6 +119,11 @@ class SummariesTest : public testing::Test {
   std::string text_of(const TokenList& tokens) const { return tokenizer_.decode(tokens, true); }
   double counted(std::string_view result) const {
     return metrics_.value(metrics::Metric::kContextSummaries, result);
+  }
+  void wait_for(std::string_view result, double count) const {
+    for (int i = 0; i < 1000 && counted(result) < count; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(counted(result), count);
   }
   // Until the summary that was answered is in the book: its prompt is asked for.
   void expect_warmed(const std::string& has, const std::string& lacks) {
@@ -257,7 +263,7 @@ TEST_F(SummariesTest, AChatPastItsBudgetGoesOnWithItsSummary) {
   EXPECT_EQ(text.find("<system>Be brief.<user>" + std::string(kSummaryRequest)), 0U);
   EXPECT_EQ(text.find("aaaa"), std::string::npos);
   EXPECT_NE(text.find("eeee"), std::string::npos);
-  EXPECT_EQ(counted("done"), 1);
+  wait_for("done", 1);
   // Others do not get it: another tenant, another cache space, other tools.
   EXPECT_EQ(shorten(turns(5), rule, {.tenant = "u", .salt = {1, 2}}).report.replaced_turns, 0U);
   EXPECT_EQ(shorten(turns(5), rule, {.tenant = "t"}).report.replaced_turns, 0U);
@@ -311,10 +317,10 @@ TEST_F(SummariesTest, WhatHasNoRoomIsLeftOutAndSummarisedInPieces) {
     EXPECT_LE(asked->request.prompt.size() + asked->request.max_tokens, kContext);
     answer(*asked, "Piece " + std::to_string(++pieces) + ".");
   }
-  EXPECT_EQ(pieces, 3);
+  EXPECT_EQ(pieces, 4);
   const Shortened second = shorten(turns(20), rule);
   EXPECT_EQ(second.report.replaced_turns, 19U);
-  EXPECT_EQ(second.report.text, "Piece 3.");
+  EXPECT_EQ(second.report.text, "Piece 4.");
   EXPECT_EQ(second.report.section, 2U);
   EXPECT_EQ(second.report.left_out_turns, 0U);
 }
@@ -327,27 +333,22 @@ TEST_F(SummariesTest, AFailureLeavesTheChatAsItIsAndIsTriedAgain) {
     EXPECT_TRUE(shortened.task.has_value());
     if (shortened.task.has_value()) summaries_->begin(*shortened.task);
   };
-  const auto wait_for = [&](double failures) {
-    for (int i = 0; i < 1000 && counted("failed") < failures; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(counted("failed"), failures);
-  };
   engine_.full = true;
   begun();
-  wait_for(1);
+  wait_for("failed", 1);
   engine_.full = false;
   begun();
   answer(engine_.next().value(), "   ");  // an empty summary would lose everything
-  wait_for(2);
+  wait_for("failed", 2);
   begun();
   answer(engine_.next().value(), "Cut", engine::FinishReason::kDeadline);
-  wait_for(3);
+  wait_for("failed", 3);
   begun();
   TokenEvent error;
   error.kind = TokenEvent::Kind::kError;
   error.error = Error{Code::kInternal, "it failed"};
   engine_.next().value().stream->on_event(error);
-  wait_for(4);
+  wait_for("failed", 4);
   begun();
   answer(engine_.next().value(), "Whole sentence. Anoth", engine::FinishReason::kLength);
   expect_warmed("Whole sentence.<user>And now?", "Anoth");
