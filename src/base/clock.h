@@ -16,6 +16,13 @@ constexpr Tick kSecond = 1'000'000'000;
 constexpr double to_seconds(Tick ticks) { return static_cast<double>(ticks) * 1e-9; }
 constexpr double to_milliseconds(Tick ticks) { return static_cast<double>(ticks) * 1e-6; }
 
+// Seconds of the calendar, for what people read; may go back.
+inline std::int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -2,7 +2,6 @@
 #include "serve/api.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include "base/str.h"
@@ -13,12 +12,6 @@
 
 namespace refrain::serve {
 namespace {
-
-std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 std::uint64_t process_seed() {
   std::random_device device;

@@ -2,18 +2,12 @@
 #include "serve/chat_encoder.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 namespace refrain::serve {
 namespace {
-
-std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 std::size_t longest_token(const text::Tokenizer& tokenizer) {
   std::size_t longest = 1;

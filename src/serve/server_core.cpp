@@ -2,7 +2,6 @@
 #include "serve/server_core.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "serve/info_pages.h"
 #include "serve/ledger_page.h"
@@ -11,12 +10,6 @@ namespace refrain::serve {
 namespace {
 
 constexpr std::uint64_t kBodyBytesTogether = 256ULL << 20U;
-
-std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
