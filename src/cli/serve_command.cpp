@@ -189,6 +189,12 @@ Exit run_serve(const Settings& settings, Console& console) {
   auto host = EngineHost::start(settings, console);
   if (!host.ok()) return fail(host.error(), console);
   const Compute& compute = (*host)->compute;
+  if (default_summary(settings).on && !compute.loaded.chat_template.has_value())
+    return fail(Error{Code::kUnsupported,
+                      "this model has no chat template, and only chats can be summarised",
+                      "leave out --context-policy summary, or give one with --chat-template FILE",
+                      "--context-policy"},
+                console);
   serve::Server server(
       {.engine = (*host)->engine.get(),
        .grammars = (*host)->grammars.get(),

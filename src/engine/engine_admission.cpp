@@ -68,21 +68,39 @@ void Engine::Impl::expire_deadlines() {
 
 void Engine::Impl::admit_waiting() {
   if (queue_.empty() || (!admit_again_ && !running_.empty())) return;
-  admit_again_ = false;
-  queue_.admit([this](Sequence& sequence) { return try_admit(sequence); });
-  // Only now: failing a request takes its other choices out of the queue.
-  for (Refusal& refusal : std::exchange(refusals_, {}))
-    if (!refusal.request->ended()) fail_request(*refusal.request, std::move(refusal.error));
+  do {
+    admit_again_ = false;
+    answer_blocked_ = false;
+    queue_.admit([this](Sequence& sequence) { return try_admit(sequence); });
+    // Only now: failing a request takes its other choices out of the queue.
+    for (Refusal& refusal : std::exchange(refusals_, {}))
+      if (!refusal.request->ended()) fail_request(*refusal.request, std::move(refusal.error));
+  } while (answer_blocked_ && end_one_that_gives_way());
+}
+
+// What nobody waits for holds no place that somebody waits for.
+bool Engine::Impl::end_one_that_gives_way() {
+  for (const Running& entry : running_) {
+    if (!entry.request->request().gives_way) continue;
+    end_open_choices(*entry.request, FinishReason::kCancelled);
+    return true;
+  }
+  return false;
 }
 
 WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
   using Verdict = WaitingQueue::Verdict;
-  if (running_.size() >= options_.max_running) return Verdict::kFull;
   ActiveRequest& request = *requests_.at(to_int(sequence.request_id()));
+  const bool gives_way = request.request().gives_way;
+  if (running_.size() >= options_.max_running) {
+    answer_blocked_ |= !gives_way;
+    return Verdict::kFull;
+  }
   Planned planned = plan_for(request, sequence);
   const kv::ReusePlan& plan = planned.plan;
   const std::uint32_t worst = worst_case(request, sequence);
-  if (sequence.is_long && !long_class_has_room(plan, worst)) return Verdict::kClassFull;
+  if (sequence.is_long && !gives_way && !long_class_has_room(plan, worst))
+    return Verdict::kClassFull;
   Result<kv::Admission> admission = ledger_.admit(sequence.id(), plan, worst, now_);
   if (admission) {
     for (const kv::BlockCopy& copy : admission->copies) parts_.executor->copy_rows(copy);
@@ -94,7 +112,10 @@ WaitingQueue::Verdict Engine::Impl::try_admit(Sequence& sequence) {
     return Verdict::kAdmitted;
   }
   // With nothing running there is nothing to wait for.
-  if (admission.error().code == Code::kUnavailable && !running_.empty()) return Verdict::kNotNow;
+  if (admission.error().code == Code::kUnavailable && !running_.empty()) {
+    answer_blocked_ |= !gives_way;
+    return Verdict::kNotNow;
+  }
   refusals_.push_back(Refusal{&request, admission.error()});
   return Verdict::kEnded;
 }
@@ -113,7 +134,7 @@ void Engine::Impl::note_admission(ActiveRequest& request, Sequence& sequence,
   } else if (sequence.choice() == 0) {
     request.note_admitted(now_, exact, plan.reason);
     if (approximate > 0) request.note_approximate(approximate, double{plan.divergence});
-    inbox_.left_waiting(request.request().tenant);
+    inbox_.left_waiting(request.request());
   } else {
     metrics_.count_sibling(sequence.prompt_tokens(), exact);
   }

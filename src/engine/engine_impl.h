@@ -78,6 +78,7 @@ class Engine::Impl {
   void accept(Incoming incoming);
   void expire_deadlines();
   void admit_waiting();
+  bool end_one_that_gives_way();
   WaitingQueue::Verdict try_admit(Sequence& sequence);
   // Whether the long class may take on this choice: its blocks and those of all that run.
   bool long_class_has_room(const kv::ReusePlan& plan, std::uint32_t worst_case) const;
@@ -165,6 +166,7 @@ class Engine::Impl {
   std::vector<std::unique_ptr<ActiveRequest>> ended_;  // kept until the step is over
   WaitingQueue queue_;
   bool admit_again_ = false;       // something changed since the queue was tried last
+  bool answer_blocked_ = false;    // no place for a request that somebody waits for
   std::vector<Refusal> refusals_;  // of the admission round in progress
   std::vector<Running> running_;
   std::uint64_t next_sequence_ = 1;

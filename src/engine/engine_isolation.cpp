@@ -19,7 +19,7 @@ bool Engine::Impl::long_class_has_room(const kv::ReusePlan& plan, std::uint32_t 
   std::uint32_t running = 0;
   for (const Running& entry : running_) {
     const Sequence& sequence = *entry.sequence;
-    if (!sequence.is_long) continue;
+    if (!sequence.is_long || entry.request->request().gives_way) continue;
     ++running;
     const kv::BlockTable& table = ledger_.table(sequence.id());
     held.insert(table.begin(), table.end());
@@ -41,6 +41,7 @@ void Engine::Impl::raise_alarms() {
   for (const auto& [id, request] : requests_) all_kv_tokens += request->kv_use().tokens();
   for (const auto& [id, request] : requests_) {
     if (!request->was_admitted() || request->alarm() != Alarm::kNone) continue;
+    if (request->request().gives_way) continue;
     const Alarm alarm = isolation_.judge(
         {.kv_tokens = request->kv_use().tokens(), .tpot_ms = request->recent_tpot_ms()},
         all_kv_tokens);
@@ -74,7 +75,7 @@ void Engine::Impl::publish_classes() {
     EngineMetrics::ClassLoad& of_class = load[request->is_long() ? 1 : 0];
     ++of_class.requests;
     of_class.kv_tokens += request->kv_use().tokens();
-    throttled += request->throttled() ? 1 : 0;
+    throttled += request->throttled() && !request->request().gives_way ? 1 : 0;
   }
   metrics_.set_classes(load[0], load[1], throttled);
 }

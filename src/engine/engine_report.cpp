@@ -78,6 +78,7 @@ void Engine::Impl::count_ended_kv(ActiveRequest& request) {
   if (!request.kv_use().began()) return;
   request.note_kv(now_, request.kv_use().tokens());
   const KvUse& use = request.kv_use();
+  if (request.request().gives_way) return;  // not what answers are like
   isolation_.note_ended(use.peak(),
                         static_cast<double>(request.usage().completion_tokens) /
                             static_cast<double>(std::max<std::size_t>(1, request.choices().size())),

@@ -169,7 +169,7 @@ void Engine::Impl::fail_request(ActiveRequest& request, Error error) {
 void Engine::Impl::close_request(ActiveRequest& request) {
   metrics_.count_end(request, now_);
   count_ended_kv(request);
-  if (!request.was_admitted()) inbox_.left_waiting(request.request().tenant);
+  if (!request.was_admitted()) inbox_.left_waiting(request.request());
   inbox_.ended(request.id());
   if (last_end_at_ >= 0) end_gap_s_ += 0.2 * (to_seconds(now_ - last_end_at_) - end_gap_s_);
   last_end_at_ = now_;

@@ -14,8 +14,9 @@ Result<RequestId> Inbox::submit(Incoming incoming) {
     std::lock_guard lock(mutex_);
     if (draining_ || stopped_)
       return Error{Code::kUnavailable, "the server is shutting down", "try another server"};
+    const bool counts = !incoming.request.gives_way;  // it takes nobody's place in the queue
     std::uint32_t& of_tenant = waiting_by_tenant_[incoming.request.tenant];
-    if (waiting_ >= max_waiting_ || of_tenant >= max_per_tenant_) {
+    if (counts && (waiting_ >= max_waiting_ || of_tenant >= max_per_tenant_)) {
       const bool own = waiting_ < max_waiting_;
       const std::uint32_t count = own ? of_tenant : waiting_;
       if (of_tenant == 0) waiting_by_tenant_.erase(incoming.request.tenant);
@@ -24,8 +25,12 @@ Result<RequestId> Inbox::submit(Incoming incoming) {
           str_cat(count, own ? " requests of this key wait already" : " requests wait already"),
           "try again later"};
     }
-    ++of_tenant;
-    ++waiting_;
+    if (counts) {
+      ++of_tenant;
+      ++waiting_;
+    } else if (of_tenant == 0) {
+      waiting_by_tenant_.erase(incoming.request.tenant);
+    }
     id = static_cast<RequestId>(next_id_++);
     incoming.request.id = id;
     live_.insert(to_int(id));
@@ -83,9 +88,10 @@ void Inbox::wait() {
   mail_came_.wait(lock, [this] { return has_mail_locked(); });
 }
 
-void Inbox::left_waiting(const std::string& tenant) {
+void Inbox::left_waiting(const GenerateRequest& request) {
+  if (request.gives_way) return;
   std::lock_guard lock(mutex_);
-  const auto found = waiting_by_tenant_.find(tenant);
+  const auto found = waiting_by_tenant_.find(request.tenant);
   CHECK(found != waiting_by_tenant_.end() && waiting_ > 0, "more requests left than came");
   --waiting_;
   if (--found->second == 0) waiting_by_tenant_.erase(found);

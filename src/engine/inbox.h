@@ -51,7 +51,7 @@ class Inbox {
   // Sleeps until there is mail.
   void wait();
   // A request stopped waiting: it was admitted, or ended before.
-  void left_waiting(const std::string& tenant);
+  void left_waiting(const GenerateRequest& request);
   // A request sent its last event.
   void ended(RequestId id);
 

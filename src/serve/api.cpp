@@ -144,8 +144,9 @@ Result<Shortened> Api::encode_chat(const ChatRequest& request, const Caller& cal
     ASSIGN_OR_RETURN(text::EncodedPrompt prompt, encoder_.encode(render_input(request)));
     return Shortened{.prompt = std::move(prompt)};
   }
+  constexpr std::uint32_t kUsualAnswerTokens = 256;  // where the client does not say
   const std::uint32_t answer_tokens =
-      std::min(fields.max_tokens.value_or(options_.max_tokens), options_.max_tokens);
+      std::min(fields.max_tokens.value_or(kUsualAnswerTokens), options_.max_tokens);
   return summaries_.shorten(render_input(request), fields.summary,
                             {.label = label,
                              .tenant = caller.tenant,

@@ -17,6 +17,8 @@ class ChatEncoder {
   ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
               std::uint32_t max_context);
 
+  // Text of more bytes cannot fit, whatever it says.
+  std::size_t most_text_bytes() const { return (max_context_ + 1) * longest_token_bytes_ - 1; }
   // kContextLength if so much text has too many tokens, whatever they are.
   Result<void> check_length(std::size_t text_bytes, std::string_view field) const;
   // `now_unix_s` of the input is filled in here. kUnsupported, kContextLength, or what the template

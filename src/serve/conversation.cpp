@@ -80,6 +80,33 @@ std::vector<text::ChatMessage> Conversation::asking(const Replaced& replaced,
   return messages;
 }
 
+std::size_t Conversation::head_bytes() const {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < head_size(); ++i) bytes += messages_[i].content.size();
+  return bytes;
+}
+
+std::size_t Conversation::turn_bytes(std::size_t turn) const {
+  const std::size_t end = turn + 1 < turn_count() ? turn_begin_[turn + 1] : messages_.size();
+  std::size_t bytes = 0;
+  for (std::size_t i = turn_begin_[turn]; i < end; ++i) bytes += messages_[i].content.size();
+  return bytes;
+}
+
+std::size_t Conversation::end_within(std::size_t begin, std::size_t text_bytes) const {
+  std::size_t end = begin + 1;
+  std::size_t bytes = turn_bytes(begin);
+  while (end < turn_count() && bytes + turn_bytes(end) <= text_bytes) bytes += turn_bytes(end++);
+  return end;
+}
+
+std::size_t Conversation::begin_within(std::size_t text_bytes) const {
+  std::size_t begin = turn_count() - 1;
+  std::size_t bytes = turn_bytes(begin);
+  while (begin > 0 && bytes + turn_bytes(begin - 1) <= text_bytes) bytes += turn_bytes(--begin);
+  return begin;
+}
+
 std::size_t Conversation::shortened_begin(const Replaced& replaced, std::size_t turn) const {
   const std::size_t in_front = head_size() + (replaced.end == 0 ? 0 : 2);
   return in_front + turn_begin_[turn] - turn_begin_[replaced.end];

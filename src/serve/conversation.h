@@ -51,11 +51,17 @@ class Conversation {
   std::vector<text::ChatMessage> shortened(const Replaced& replaced, std::size_t first_kept) const;
   // Head, summary so far and turns up to `end`, and the request for a new summary.
   std::vector<text::ChatMessage> asking(const Replaced& replaced, std::size_t end) const;
-  // Where the first message of `turn` stands in shortened(replaced, replaced.end).
+  std::size_t head_bytes() const;  // of text
+  // The end of the longest run of turns from `begin` on, at least one, whose text fits in; and the
+  // first turn, at least the running one, from which on all of it does.
+  std::size_t end_within(std::size_t begin, std::size_t text_bytes) const;
+  std::size_t begin_within(std::size_t text_bytes) const;
+  // Where the first message of `turn` stands in shortened(replaced, replaced.end) and in asking().
   std::size_t shortened_begin(const Replaced& replaced, std::size_t turn) const;
 
  private:
   std::vector<text::ChatMessage> begin_with(const Replaced& replaced) const;
+  std::size_t turn_bytes(std::size_t turn) const;
   std::size_t head_size() const { return turn_begin_.empty() ? 0 : turn_begin_.front(); }
 
   std::vector<text::ChatMessage> messages_;

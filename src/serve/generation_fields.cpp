@@ -155,11 +155,12 @@ void read_reuse(FieldReader& read, engine::ReuseWish* reuse) {
   if (inner.failed()) read.fail(inner.error());
 }
 
-void read_context_policy(FieldReader& read, const std::string& word, GenerationFields* fields) {
+void read_context_policy(FieldReader& read, std::string_view name, const std::string& word,
+                         GenerationFields* fields) {
   fields->context.policy = model::trim_policy_named(word);
   fields->summary.on = word == kSummaryPolicy;
   if (fields->context.policy != nullptr || fields->summary.on || word == kNoPolicy) return;
-  read.fail("policy",
+  read.fail(name,
             str_cat("must be ", context_policy_words(", "), " or ", kSummaryPolicy, ", not `",
                     to_valid_utf8(word.substr(0, 40)), "`"),
             "leave it out to take what the server was started with (--context-policy)");
@@ -176,8 +177,15 @@ void read_context(FieldReader& read, GenerationFields* fields) {
     fields->summary = {};
     return;
   }
+  if (member->text() != nullptr) {
+    read_context_policy(read, "context", *member->text(), fields);
+    if (fields->context.budget_tokens == 0)
+      read.fail("context", "lacks a budget", R"(write {"policy": ..., "budget_tokens": 1024})");
+    fields->summary.budget_tokens = fields->context.budget_tokens;
+    return;
+  }
   if (member->object() == nullptr) {
-    read.fail("context", "must be an object or the string `none`",
+    read.fail("context", "must be an object or the name of a policy",
               R"(write {"policy": "heavy_hitters", "budget_tokens": 1024})");
     return;
   }
@@ -190,7 +198,7 @@ void read_context(FieldReader& read, GenerationFields* fields) {
                  "`context` holds `policy`, `budget_tokens`, `recent_turns` and `split_turns`");
   }
   std::string word;
-  if (inner.text("policy", &word)) read_context_policy(inner, word, fields);
+  if (inner.text("policy", &word)) read_context_policy(inner, "policy", word, fields);
   std::uint32_t budget_tokens = fields->context.budget_tokens;
   inner.integer_into("budget_tokens", 1, std::numeric_limits<std::int32_t>::max(), &budget_tokens);
   fields->context.budget_tokens = budget_tokens;

@@ -12,6 +12,7 @@ namespace {
 // A summary takes a quarter of the budget at most: the rest is for turns.
 constexpr std::uint32_t kLeastSummaryTokens = 32;
 constexpr std::uint32_t kMostSummaryTokens = 512;
+constexpr std::uint32_t kRequestTokens = 64;  // about what the question for it takes
 
 std::uint32_t longest_summary(const SummaryRule& rule) {
   const std::uint32_t budget = rule.budget_tokens == 0 ? kMostSummaryTokens : rule.budget_tokens;
@@ -34,29 +35,18 @@ struct Newest {
   bool newer_is_being_made = false;
 };
 
-Newest find_newest(SummaryBook& book, const Conversation& conversation) {
+Newest find_newest(SummaryBook& book, const Conversation& conversation, std::size_t most_turns) {
   Newest newest;
   for (std::size_t turn = conversation.turn_count(); turn-- > 1;) {
+    if (book.is_being_made(conversation.key(turn))) newest.newer_is_being_made = true;
+    if (turn > most_turns) continue;
     if (std::optional<Conclusion> found = book.find(conversation.key(turn))) {
       newest.replaced = {turn, found->text};
       newest.conclusion = std::move(*found);
       break;
     }
-    if (book.is_being_made(conversation.key(turn))) newest.newer_is_being_made = true;
   }
   return newest;
-}
-
-// The first turn that would stay if a summary were made now; `from` if none is due.
-std::size_t due_end(const SummaryRule& rule, std::size_t turn_count, std::size_t from,
-                    std::size_t prompt_tokens, bool* due) {
-  const std::size_t done = turn_count - 1;  // the running one is not
-  const bool split = rule.split_turns > 0 && done - from >= rule.split_turns;
-  const bool too_long = rule.budget_tokens > 0 && prompt_tokens > rule.budget_tokens;
-  *due = split || too_long;
-  if (split) return done;
-  if (too_long && done > from + rule.recent_turns) return done - rule.recent_turns;
-  return from;
 }
 
 // How many turns from `replaced.end` on have to go so that `surplus` tokens do; never the running
@@ -71,14 +61,96 @@ std::size_t first_with_room(const text::EncodedPrompt& prompt, const Conversatio
   return kept;
 }
 
+// One conversation on its way to a prompt.
+class Shortening {
+ public:
+  Shortening(const ChatEncoder& encoder, const text::RenderInput& frame,
+             const Conversation& conversation, std::size_t room)
+      : encoder_(encoder), frame_(frame), conversation_(conversation), room_(room) {}
+
+  // Head, summary and the turns behind it; what has no room is left out, oldest turns first, but
+  // never the running one.
+  Result<void> try_with(Newest newest) {
+    newest_ = std::move(newest);
+    const Replaced& replaced = newest_.replaced;
+    const std::size_t other_bytes = conversation_.head_bytes() + replaced.text.size();
+    const std::size_t most_bytes = encoder_.most_text_bytes();
+    kept_ = std::max(replaced.end,
+                     conversation_.begin_within(most_bytes - std::min(most_bytes, other_bytes)));
+    RETURN_IF_ERROR(encode());
+    tokens_ = prompt_.tokens.size();
+    if (kept_ == replaced.end && tokens_ > room_) {
+      whole_ = prompt_;
+      kept_ = first_with_room(prompt_, conversation_, replaced, tokens_ - room_);
+      RETURN_IF_ERROR(encode());
+    } else {
+      whole_ = prompt_;
+    }
+    while (prompt_.tokens.size() > room_ && kept_ + 1 < conversation_.turn_count()) {
+      ++kept_;
+      RETURN_IF_ERROR(encode());
+    }
+    return {};
+  }
+
+  const Newest& newest() const { return newest_; }
+  text::EncodedPrompt& prompt() { return prompt_; }
+  std::size_t tokens() const { return tokens_; }  // before any turn was left out
+  std::size_t kept() const { return kept_; }      // the first turn in it
+  bool leaves_out() const { return kept_ > newest_.replaced.end; }
+  // Tokens of the turns between the summary and `end`.
+  std::size_t tokens_up_to(std::size_t end) const {
+    const Replaced& replaced = newest_.replaced;
+    return tokens_before(whole_, conversation_, replaced, end) -
+           tokens_before(whole_, conversation_, replaced, replaced.end);
+  }
+
+ private:
+  Result<void> encode() {
+    text::RenderInput input = frame_;
+    input.messages = conversation_.shortened(newest_.replaced, kept_);
+    ASSIGN_OR_RETURN(prompt_, encoder_.encode(std::move(input)));
+    return {};
+  }
+
+  const ChatEncoder& encoder_;
+  const text::RenderInput& frame_;
+  const Conversation& conversation_;
+  const std::size_t room_;
+  Newest newest_;
+  text::EncodedPrompt prompt_, whole_;
+  std::size_t tokens_ = 0;
+  std::size_t kept_ = 0;
+};
+
+// The first turn that stays if a summary is due now.
+std::optional<std::size_t> due_end(const SummaryRule& rule, const Shortening& shortening,
+                                   std::size_t done) {
+  const std::size_t from = shortening.newest().replaced.end;
+  if (rule.split_turns > 0 && done - from >= rule.split_turns) return done;
+  const std::size_t behind_recent = done - std::min<std::size_t>(done, rule.recent_turns);
+  // Half of what still had room goes as well, or the next turn would be where this one is.
+  if (shortening.leaves_out())
+    return std::max(shortening.kept() + (done - shortening.kept()) / 2, behind_recent);
+  if (rule.budget_tokens > 0 && shortening.tokens() > rule.budget_tokens) return behind_recent;
+  return std::nullopt;
+}
+
+// Whether so many turns are worth a summary: it would not make the prompt shorter else.
+bool pays(const SummaryRule& rule, const Shortening& shortening, std::size_t end) {
+  if (end <= shortening.newest().replaced.end) return false;
+  if (rule.split_turns > 0 || shortening.leaves_out()) return true;
+  return shortening.tokens_up_to(end) >= longest_summary(rule) + kRequestTokens;
+}
+
 }  // namespace
 
 std::string_view next_summary_text(NextSummary next) {
   switch (next) {
     case NextSummary::kNone:
       return "none";
-    case NextSummary::kStarted:
-      return "started";
+    case NextSummary::kDue:
+      return "due";
     case NextSummary::kBeingMade:
       return "being_made";
     case NextSummary::kNothing:
@@ -95,54 +167,66 @@ Result<Shortened> Summaries::shorten(text::RenderInput input, const SummaryRule&
                                      SummaryOwner owner, std::uint32_t answer_tokens) {
   const auto conversation =
       std::make_shared<const Conversation>(std::move(input.messages), seed_of(input, owner));
-  const auto encode = [&](std::vector<text::ChatMessage> messages) {
-    text::RenderInput whole = input;
-    whole.messages = std::move(messages);
-    return encoder_.encode(std::move(whole));
-  };
+  input.messages.clear();
   Shortened out;
   const std::size_t turns = conversation->turn_count();
   if (turns == 0) {  // no message of a user: the template knows what to say
-    ASSIGN_OR_RETURN(out.prompt, encode(conversation->messages()));
+    text::RenderInput whole = input;
+    whole.messages = conversation->messages();
+    ASSIGN_OR_RETURN(out.prompt, encoder_.encode(std::move(whole)));
     return out;
   }
-  Newest newest = find_newest(book_, *conversation);
-  const Replaced& replaced = newest.replaced;
-  ASSIGN_OR_RETURN(out.prompt, encode(conversation->shortened(replaced, replaced.end)));
-
-  bool due = false;
-  const std::size_t end = due_end(rule, turns, replaced.end, out.prompt.tokens.size(), &due);
-  if (newest.newer_is_being_made) {
+  const std::size_t done = turns - 1;  // the running one is not
+  const std::size_t recent = rule.split_turns > 0 ? 0 : rule.recent_turns;
+  Shortening shortening(encoder_, input, *conversation,
+                        max_context_ - std::min(answer_tokens, max_context_ / 4));
+  Newest newest = find_newest(book_, *conversation, done - std::min(done, recent));
+  const bool newer_is_being_made = newest.newer_is_being_made;
+  // A conversation that this rule would leave as it is (a client went back in it, or allows more).
+  const bool may_be_short = newest.replaced.end > 0 && rule.split_turns == 0;
+  RETURN_IF_ERROR(shortening.try_with(std::move(newest)));
+  if (may_be_short && !shortening.leaves_out() &&
+      shortening.tokens() + shortening.newest().conclusion.replaced_tokens <=
+          rule.budget_tokens + shortening.newest().conclusion.summary_tokens)
+    RETURN_IF_ERROR(shortening.try_with({}));
+  // Where there is no room, a summary of recent turns is better than none of them.
+  if (shortening.leaves_out()) {
+    Newest later = find_newest(book_, *conversation, done);
+    if (later.replaced.end > shortening.newest().replaced.end)
+      RETURN_IF_ERROR(shortening.try_with(std::move(later)));
+  }
+  const std::optional<std::size_t> end = due_end(rule, shortening, done);
+  const Replaced& replaced = shortening.newest().replaced;
+  if (end.has_value() && newer_is_being_made) {
     out.report.next = NextSummary::kBeingMade;
-  } else if (due && end == replaced.end) {
+  } else if (end.has_value() && !pays(rule, shortening, *end)) {
     out.report.next = NextSummary::kNothing;
-  } else if (due) {
-    out.report.next = NextSummary::kStarted;
+  } else if (end.has_value()) {
+    out.report.next = NextSummary::kDue;
     out.task = SummaryTask{.conversation = conversation,
                            .frame = input,
                            .owner = std::move(owner),
                            .summary_tokens = longest_summary(rule),
                            .so_far_end = replaced.end,
-                           .so_far = newest.conclusion,
-                           .end = end};
+                           .so_far = shortening.newest().conclusion,
+                           .end = *end};
     out.task->frame.add_generation_prompt = true;
     out.task->frame.continue_final_message = false;
   }
-
-  // What has no room is left out, oldest turns first, but never the running one.
-  const std::size_t room = max_context_ - std::min(answer_tokens, max_context_ / 4);
-  std::size_t kept = replaced.end;
-  while (out.prompt.tokens.size() > room && kept + 1 < turns) {
-    const std::size_t surplus = out.prompt.tokens.size() - room;
-    kept = kept == replaced.end ? first_with_room(out.prompt, *conversation, replaced, surplus)
-                                : kept + 1;
-    ASSIGN_OR_RETURN(out.prompt, encode(conversation->shortened(replaced, kept)));
+  out.prompt = std::move(shortening.prompt());
+  out.report.left_out_turns = static_cast<std::uint32_t>(shortening.kept() - replaced.end);
+  if (replaced.end > 0 && out.prompt.tokens.size() >= max_context_) {
+    // Head and running turn alone, as if there were no summary.
+    input.messages = conversation->shortened({}, done);
+    ASSIGN_OR_RETURN(out.prompt, encoder_.encode(std::move(input)));
+    out.report.left_out_turns = static_cast<std::uint32_t>(done);
+    return out;
   }
-  out.report.left_out_turns = static_cast<std::uint32_t>(kept - replaced.end);
+  const Conclusion& used = shortening.newest().conclusion;
   out.report.replaced_turns = static_cast<std::uint32_t>(replaced.end);
-  out.report.replaced_tokens = newest.conclusion.replaced_tokens;
-  out.report.summary_tokens = newest.conclusion.summary_tokens;
-  out.report.section = newest.conclusion.section;
+  out.report.replaced_tokens = used.replaced_tokens;
+  out.report.summary_tokens = used.summary_tokens;
+  out.report.section = used.section;
   out.report.text = replaced.text;
   return out;
 }

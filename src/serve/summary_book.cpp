@@ -25,19 +25,27 @@ bool SummaryBook::begin(const Hash128& key) {
   return true;
 }
 
-void SummaryBook::finish(const Hash128& key, std::optional<Conclusion> conclusion) {
+void SummaryBook::finish(const Hash128& key, Conclusion conclusion) {
   std::lock_guard lock(mutex_);
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return;
-  if (!conclusion) {
-    entries_.erase(found->second);
-    by_key_.erase(found);
-    return;
+  auto found = by_key_.find(key);
+  if (found == by_key_.end()) {
+    entries_.push_front(Entry{key, std::nullopt});
+    found = by_key_.emplace(key, entries_.begin()).first;
   }
-  found->second->conclusion = std::move(conclusion);
-  bytes_ += found->second->conclusion->text.size() + kEntryBytes;
+  Entry& entry = *found->second;
+  bytes_ -= entry.bytes();
+  entry.conclusion = std::move(conclusion);
+  bytes_ += entry.bytes();
   entries_.splice(entries_.begin(), entries_, found->second);
   drop_oldest();
+}
+
+void SummaryBook::give_up(const Hash128& key) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end() || found->second->conclusion) return;
+  entries_.erase(found->second);
+  by_key_.erase(found);
 }
 
 // Those being made stay: their number is bounded by those who make them.
@@ -45,7 +53,7 @@ void SummaryBook::drop_oldest() {
   for (auto entry = entries_.end(); bytes_ > max_bytes_ && entry != entries_.begin();) {
     --entry;
     if (!entry->conclusion) continue;
-    bytes_ -= entry->conclusion->text.size() + kEntryBytes;
+    bytes_ -= entry->bytes();
     by_key_.erase(entry->key);
     entry = entries_.erase(entry);
   }

@@ -2,7 +2,7 @@
 // being made. Bounded by the bytes of its texts; the ones unused for longest go. In memory only: a
 // summary is private text. Any thread.
 //
-//   if (book.begin(key)) { ... ask the model ...; book.finish(key, conclusion); }
+//   if (book.begin(key)) { ... ask the model ...; book.finish(key, conclusion); }   // or give_up
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,16 @@ class SummaryBook {
   bool is_being_made(const Hash128& key) const;
   // False if there is one already, or one is being made.
   bool begin(const Hash128& key);
-  // Nothing: it failed, and may be begun again.
-  void finish(const Hash128& key, std::optional<Conclusion> conclusion);
+  void finish(const Hash128& key, Conclusion conclusion);
+  // It failed, and may be begun again. One that is finished stays.
+  void give_up(const Hash128& key);
   std::size_t bytes() const;
 
  private:
   struct Entry {
     Hash128 key;
     std::optional<Conclusion> conclusion;  // none: being made
+    std::size_t bytes() const { return conclusion ? conclusion->text.size() + kEntryBytes : 0; }
   };
   using Entries = std::list<Entry>;  // the one used last in front
   void drop_oldest();

@@ -41,7 +41,7 @@ struct SummaryTask {
   std::size_t end = 0;  // the first turn that stays
 };
 
-// A text without the sentences that it has said before.
+// A text that says nothing twice in a row, neither a sentence nor several of them.
 std::string without_repeats(std::string_view text);
 
 // Tokens in front of the text of a message, and of a turn of a shortened conversation.
@@ -59,7 +59,7 @@ class SummaryJob {
   // The next request; nothing if the job is done or has failed.
   std::optional<engine::GenerateRequest> next();
   void take(engine::TokenEvent event);
-  void fail() { step_ = Step::kFailed; }
+  void fail();
 
   bool succeeded() const { return step_ == Step::kComputing || step_ == Step::kDone; }
   std::uint32_t replaced_tokens() const { return task_.so_far.replaced_tokens; }
@@ -70,8 +70,11 @@ class SummaryJob {
   std::optional<engine::GenerateRequest> ask();
   std::optional<engine::GenerateRequest> compute();
   bool conclude();
+  void pass_over(std::size_t tokens);
+  void keep_piece(std::size_t summary_tokens);
   engine::GenerateRequest request(text::EncodedPrompt prompt) const;
-  Result<text::EncodedPrompt> encode(std::vector<text::ChatMessage> messages) const;
+  Result<text::EncodedPrompt> encode(std::vector<text::ChatMessage> messages,
+                                     bool for_summary) const;
   Replaced replaced() const { return {task_.so_far_end, task_.so_far.text}; }
 
   const ChatEncoder& encoder_;
@@ -80,6 +83,7 @@ class SummaryJob {
   SummaryTask task_;
   Step step_ = Step::kAsking;
   const std::uint32_t section_;  // of the session, with the summary that is made
+  const std::size_t begin_;      // turns that a summary stood for before
   bool asked_ = false;           // a summary is under way
   std::size_t piece_end_ = 0;    // of the one that is asked for
   std::uint32_t piece_tokens_ = 0;

@@ -10,9 +10,9 @@ namespace refrain::serve {
 
 enum class NextSummary : std::uint8_t {
   kNone,       // nothing is due
-  kStarted,    // it is made beside this answer
+  kDue,        // it is made beside this answer, if there is room for it
   kBeingMade,  // since an earlier one
-  kNothing,    // due, but all turns are recent ones
+  kNothing,    // due, but too little is neither recent nor replaced
 };
 std::string_view next_summary_text(NextSummary next);
 

@@ -319,5 +319,43 @@ TEST(EngineLife, ManyThreadsMaySubmitCancelAndRead) {
   bench.expect_clean();
 }
 
+// B6: what nobody waits for holds no slot, no memory and no place in the queue that somebody wants.
+TEST(EngineLife, WhatGivesWayEndsWhereAnAnswerFindsNoPlace) {
+  const auto giving_way = [](std::uint32_t prompt_tokens, std::uint64_t seed) {
+    GenerateRequest request = greedy(some_tokens(prompt_tokens, seed), 3900);
+    request.ignore_eos = true;
+    request.gives_way = true;
+    return request;
+  };
+  // By slots, and by blocks.
+  for (const BenchOptions& options :
+       {BenchOptions{.engine = {.max_running = 1, .max_waiting = 1}},
+        BenchOptions{.engine = {.max_running = 8, .max_waiting = 1}}}) {
+    EngineBench bench(options);
+    const auto beside = bench.submit(giving_way(100, 1));  // 250 of 256 blocks
+    const auto answer = bench.submit(greedy(some_tokens(100, 2), 30));
+    bench.engine->start();
+    ASSERT_TRUE(answer->wait());
+    EXPECT_FALSE(answer->failed());
+    ASSERT_TRUE(beside->wait());
+    EXPECT_EQ(beside->finish_of().finish_reason, FinishReason::kCancelled);
+    bench.expect_clean();
+  }
+  // It waits without taking a place in the queue, and does not push what runs aside.
+  EngineBench bench({.engine = {.max_running = 1, .max_waiting = 1}});
+  GenerateRequest long_one = greedy(some_tokens(50, 3), 200);
+  long_one.ignore_eos = true;
+  const auto running = bench.submit(long_one);
+  const auto first = bench.submit(giving_way(20, 4));
+  const auto second = bench.submit(giving_way(20, 5));
+  bench.engine->start();
+  ASSERT_TRUE(running->wait());
+  EXPECT_EQ(running->finish_of().finish_reason, FinishReason::kLength);
+  ASSERT_TRUE(first->wait());
+  ASSERT_TRUE(second->wait());
+  EXPECT_FALSE(first->failed());
+  bench.expect_clean();
+}
+
 }  // namespace
 }  // namespace refrain::test

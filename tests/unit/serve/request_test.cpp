@@ -127,6 +127,7 @@ TEST(ChatRequest, context_is_an_object_or_none) {
       {R"("context":"none")", "", 0},
       {R"("context":{"policy":"none"})", "", 512},
       {R"("context":{"policy":"kvzip"})", "kvzip", 512},
+      {R"("context":"kvzip")", "kvzip", 512},
       {R"("context":{"budget_tokens":64})", "window", 64},
       {R"("context":{"policy":"heavy_hitters","budget_tokens":1024})", "heavy_hitters", 1024},
   };
@@ -160,8 +161,8 @@ void expect_refused(std::initializer_list<WrongMember> cases) {
 
 TEST(ChatRequest, wrong_context_names_the_member_and_says_what_is_right) {
   expect_refused({
-      {R"("context":"window")", "context", R"("policy": "heavy_hitters")"},
-      {R"("context":7)", "context", "an object"},
+      {R"("context":"best")", "context", "none, window, heavy_hitters"},
+      {R"("context":7)", "context", R"("policy": "heavy_hitters")"},
       {R"("context":{"policy":"h2o"})", "context.policy", "none, window, heavy_hitters"},
       {R"("context":{"policy":1})", "context.policy", "must be a string"},
       {R"("context":{"budget_tokens":0})", "context.budget_tokens", "between 1 and"},

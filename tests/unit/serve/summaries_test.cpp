@@ -210,13 +210,18 @@ TEST(SummaryBook, HoldsTheBytesItMayAndForgetsTheOldest) {
   EXPECT_TRUE(book.find(key(0)).has_value());
   EXPECT_LE(book.bytes(), 3 * (SummaryBook::kEntryBytes + 10));
   ASSERT_TRUE(book.begin(key(4)));
-  book.finish(key(4), std::nullopt);
+  book.give_up(key(4));
   EXPECT_TRUE(book.begin(key(4)));
 }
 
-TEST(WithoutRepeats, KeepsTheFirstOfEachSentence) {
-  EXPECT_EQ(without_repeats("The tent is red. It was sent. The tent is red. Ends"),
-            "The tent is red. It was sent. Ends");
+TEST(WithoutRepeats, SaysNothingTwiceInARow) {
+  EXPECT_EQ(without_repeats("It is red. It is red. It is red. Ends"), "It is red. Ends");
+  EXPECT_EQ(without_repeats("One. Two. Three. One. Two. Three. One. Two."),
+            "One. Two. Three. One. Two.");
+  // What comes again elsewhere may be another fact.
+  const std::string list =
+      "Ticket 41:\n- open\n- Owner: Maria\nTicket 42:\n- open\n- Owner: Maria\n";
+  EXPECT_EQ(without_repeats(list), list);
   EXPECT_EQ(without_repeats("1. one\n2. two\n"), "1. one\n2. two\n");
   EXPECT_EQ(without_repeats(""), "");
 }
@@ -226,7 +231,7 @@ TEST_F(SummariesTest, AChatPastItsBudgetGoesOnWithItsSummary) {
   const SummaryRule rule{.on = true, .budget_tokens = 800, .recent_turns = 1};
   EXPECT_EQ(shorten(turns(3), rule).report.next, NextSummary::kNone);
   const Shortened whole = shorten(turns(4), rule, {.label = "x", .tenant = "t", .salt = {1, 2}});
-  EXPECT_EQ(whole.report.next, NextSummary::kStarted);
+  EXPECT_EQ(whole.report.next, NextSummary::kDue);
   EXPECT_EQ(whole.report.replaced_turns, 0U);
   EXPECT_EQ(whole.report.left_out_turns, 0U);
   ASSERT_TRUE(whole.task.has_value());
@@ -354,6 +359,107 @@ TEST_F(SummariesTest, AFailureLeavesTheChatAsItIsAndIsTriedAgain) {
   expect_warmed("Whole sentence.<user>And now?", "Anoth");
   // Where the prompt cannot be computed ahead, the summary holds all the same.
   EXPECT_EQ(shorten(turns(3), rule).report.replaced_turns, 3U);
+}
+
+// What was generated is not lost with the prompt that was to be computed ahead.
+TEST_F(SummariesTest, ASummaryHoldsWhereItsPromptCannotBeComputedAhead) {
+  const SummaryRule rule{.on = true, .budget_tokens = 400, .recent_turns = 0};
+  summaries_->begin(*shorten(turns(3), rule).task);
+  const auto asked = engine_.next();
+  ASSERT_TRUE(asked.has_value());
+  engine_.full = true;
+  answer(*asked, "Said.");
+  wait_for("done", 1);
+  EXPECT_EQ(shorten(turns(3), rule).report.text, "Said.");
+}
+
+// Defects that were found by trying: each made a chat worse than without the policy.
+TEST_F(SummariesTest, ATurnThatFitsAloneIsAnsweredWithoutTheSummary) {
+  const SummaryRule rule{.on = true, .budget_tokens = 1300, .recent_turns = 0};
+  auto messages = turns(5);
+  messages.back().content = words(300, 'z');
+  summaries_->begin(*shorten(messages, rule).task);
+  answer(engine_.next().value(), words(300, 's') + ".");
+  expect_warmed("ssss", "aaaa");
+  messages.back().content = words(1500, 'z');
+  const Shortened alone = shorten(messages, rule);
+  EXPECT_LT(alone.prompt.tokens.size(), kContext);
+  EXPECT_EQ(alone.report.replaced_turns, 0U);
+  EXPECT_EQ(alone.report.left_out_turns, 5U);
+}
+
+TEST_F(SummariesTest, ATurnThatIsTooLongToBeSummarisedIsPassedOver) {
+  const SummaryRule rule{.on = true, .budget_tokens = 800, .recent_turns = 1};
+  auto messages = turns(12);
+  messages[3].content = words(1900, 'b');  // with the question it does not fit
+  const Shortened first = shorten(messages, rule);
+  summaries_->begin(first.task.value());
+  std::vector<std::string> prompts;
+  for (;;) {
+    const auto asked = engine_.next();
+    ASSERT_TRUE(asked.has_value());
+    if (asked->request.max_tokens == 0) {
+      answer(*asked, "");
+      break;
+    }
+    prompts.push_back(text_of(asked->request.prompt));
+    answer(*asked, "Piece " + std::to_string(prompts.size()) + ".");
+  }
+  EXPECT_NE(prompts.front().find("aaaa"), std::string::npos);
+  ASSERT_GE(prompts.size(), 2U);
+  EXPECT_NE(prompts[1].find("too long to be summarised"), std::string::npos);
+  EXPECT_EQ(shorten(messages, rule).report.replaced_turns, 11U);
+}
+
+TEST_F(SummariesTest, WhatHasNoRoomIsSummarisedWhateverTheBudget) {
+  const SummaryRule rule{.on = true, .budget_tokens = 100'000, .recent_turns = 20};
+  const Shortened first = shorten(turns(15), rule);
+  EXPECT_GT(first.report.left_out_turns, 0U);
+  EXPECT_EQ(first.report.next, NextSummary::kDue);
+  summaries_->begin(first.task.value());
+  answer(engine_.next().value(), "All of it.");
+  for (auto more = engine_.next(); more.has_value(); more = engine_.next()) {
+    answer(*more, "All of it.");
+    if (more->request.max_tokens == 0) break;
+  }
+  EXPECT_EQ(shorten(turns(15), rule).report.left_out_turns, 0U);
+}
+
+TEST_F(SummariesTest, GoingBackInAChatBringsItsTurnsBack) {
+  const SummaryRule rule{.on = true, .budget_tokens = 1200, .recent_turns = 2};
+  summaries_->begin(shorten(turns(6), rule).task.value());
+  answer(engine_.next().value(), "Four turns.");
+  expect_warmed("Four turns.", "aaaa");
+  EXPECT_EQ(shorten(turns(6), rule).report.replaced_turns, 4U);
+  EXPECT_EQ(shorten(turns(5), rule).report.replaced_turns, 0U);  // it is within the budget again
+  SummaryRule wide = rule;
+  wide.budget_tokens = 5000;
+  EXPECT_EQ(shorten(turns(6), wide).report.replaced_turns, 0U);
+  wide = rule;
+  wide.recent_turns = 3;  // one more than the summary left
+  EXPECT_EQ(shorten(turns(6), wide).report.replaced_turns, 0U);
+}
+
+TEST_F(SummariesTest, AHistoryOfManyTimesTheContextIsAnswered) {
+  const SummaryRule rule{.on = true, .budget_tokens = 800, .recent_turns = 1};
+  auto messages = turns(200);
+  const Shortened first = shorten(messages, rule);
+  EXPECT_LT(first.prompt.tokens.size(), kContext);
+  EXPECT_EQ(first.report.next, NextSummary::kDue);
+  EXPECT_GT(first.report.left_out_turns, 180U);
+}
+
+TEST_F(SummariesTest, ThoughtsAndCallsAreNoSummary) {
+  const SummaryRule rule{.on = true, .budget_tokens = 400, .recent_turns = 0};
+  summaries_->begin(*shorten(turns(3), rule).task);
+  answer(engine_.next().value(), "<think>Hm, what was it", engine::FinishReason::kLength);
+  wait_for("failed", 1);
+  summaries_->begin(*shorten(turns(3), rule).task);
+  answer(engine_.next().value(), R"(<tool_call>{"name": "x"}</tool_call>)");
+  wait_for("failed", 2);
+  summaries_->begin(*shorten(turns(3), rule).task);
+  answer(engine_.next().value(), "<think>Hm.</think>\n\nIt was this.");
+  expect_warmed("It was this.<user>And now?", "Hm");
 }
 
 TEST_F(SummariesTest, NothingIsDueWhereAllTurnsAreRecent) {
