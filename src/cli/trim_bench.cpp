@@ -150,7 +150,8 @@ Result<void> TrimBench::run(SequenceId id, std::span<const TokenId> tokens,
     ledger_->append(id, part, 0);
     const kv::BlockTable& table = ledger_->table(id);
     model::Batch batch;
-    batch.sequences.push_back({.table = &table, .length = ledger_->length(id), .dropped = dropped});
+    batch.sequences.push_back(
+        {.table = &table, .length = ledger_->length(id), .dropped = dropped, .view = view_});
     for (std::size_t i = 0; i < part.size(); ++i) {
       const auto position = static_cast<Position>(begin + i);
       batch.rows.push_back({.token = part[i],
@@ -210,6 +211,7 @@ Result<TrimResult> TrimBench::measure_cut(const TokenList& context,
     if (scores.empty()) look = clock_.now() - began;
     scores = trim.scores();
     RETURN_IF_ERROR(trim.cut(budget, 0, length + longest));
+    view_ = trim.view();
     result.kept_tokens = ledger_->length(id) - ledger_->dropped(id);
     const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
     for (const Question& question : questions) {
@@ -224,6 +226,7 @@ Result<TrimResult> TrimBench::measure_cut(const TokenList& context,
     return {};
   };
   const Result<void> done = cut_and_ask();
+  view_ = nullptr;
   close(id);
   if (!done.ok()) return done.error();
   result.look = look;

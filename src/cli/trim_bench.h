@@ -95,6 +95,7 @@ class TrimBench {
   std::unique_ptr<kv::Ledger> ledger_;
   const engine::TrimParts parts_;
   std::uint64_t next_id_ = 1;
+  const model::HeadView* view_ = nullptr;  // what the heads of a cut sequence see
   model::BatchOutput output_;
 };
 

@@ -48,7 +48,8 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
   entry.logit_count = 0;
   const auto index = static_cast<std::uint32_t>(batch.sequences.size());
   const std::uint32_t dropped = ledger_.dropped(sequence.id());
-  batch.sequences.push_back(model::BatchSequence{&table, end, dropped});
+  const model::HeadView* view = sequence.trim() == nullptr ? nullptr : sequence.trim()->view();
+  batch.sequences.push_back(model::BatchSequence{&table, end, dropped, view});
   for (std::uint32_t position = entry.first_position; position < end; ++position) {
     model::BatchRow row;
     row.token = sequence.tokens()[position];

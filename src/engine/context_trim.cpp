@@ -138,7 +138,7 @@ Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_to
   const std::optional<model::TrimShape> shape =
       model::trim_shape(policy_, rows, budget_tokens, room_tokens, parts_.bounds());
   if (!shape) return {};
-  if (policy_.whole_blocks) {
+  if (policy_.choice == model::TrimChoice::kBlocks) {
     cut_blocks(*shape, max_total_tokens);
   } else {
     RETURN_IF_ERROR(cut_rows(*shape, max_total_tokens));
@@ -157,26 +157,40 @@ Result<void> ContextTrim::cut_rows(const model::TrimShape& shape, std::uint32_t 
   return {};
 }
 
+// Of rows [first, first + count); those that came after the look have none.
+model::TrimScores ContextTrim::scores_of_rows(std::uint32_t first, std::uint32_t count) const {
+  model::TrimScores scores{parts_.layer_count, parts_.kv_head_count, count, {}};
+  scores.values.assign(std::size_t{parts_.layer_count} * parts_.kv_head_count * count, 0.0F);
+  const std::uint32_t end = std::min(first + count, scores_.length);
+  auto to = scores.values.begin();
+  for (std::uint32_t layer = 0; layer < parts_.layer_count; ++layer) {
+    for (std::uint32_t head = 0; head < parts_.kv_head_count; ++head, to += count) {
+      const std::span<const float> looked = scores_.of(layer, head);
+      if (first < end) std::copy(looked.begin() + first, looked.begin() + end, to);
+    }
+  }
+  return scores;
+}
+
 // `from`: the blocks of the cut, whose first row is row `first_row` of the context.
 void ContextTrim::gather(const kv::BlockTable& from, std::uint32_t first_row,
                          std::span<const BlockId> to) {
   const std::uint32_t block_size = parts_.bounds().block_size;
-  const std::size_t rows = from.size() * block_size;
+  const auto rows = static_cast<std::uint32_t>(from.size()) * block_size;
+  const auto tiles = static_cast<std::uint32_t>(to.size()) * block_size / kernels::kTileTokens;
+  const model::TrimScores scores = scores_of_rows(first_row, rows);
+  const std::vector<std::uint32_t> counts = model::spread_tiles(
+      scores, tiles * parts_.layer_count * parts_.kv_head_count, policy_.choice);
+  view_ = std::make_unique<model::HeadView>(*parts_.arena, first_row, to, counts);
   std::vector<std::size_t> slots;
   for (std::uint32_t layer = 0; layer < parts_.layer_count; ++layer) {
     for (std::uint32_t head = 0; head < parts_.kv_head_count; ++head) {
-      // Rows that came after the look have no score.
-      std::vector<float> scores(rows, 0.0F);
-      const std::span<const float> looked = scores_.of(layer, head);
-      for (std::size_t i = 0; i < rows && first_row + i < looked.size(); ++i)
-        scores[i] = looked[first_row + i];
+      const std::uint32_t count = counts[layer * parts_.kv_head_count + head];
       slots.clear();
-      for (const std::uint32_t row : model::choose_rows(
-               scores, static_cast<std::uint32_t>(to.size()) * block_size, policy_.reach))
+      for (const std::uint32_t row :
+           model::choose_rows(scores.of(layer, head), count * kernels::kTileTokens, policy_.reach))
         slots.push_back(kv::slot_of(from, static_cast<Position>(row), block_size));
-      for (std::size_t block = 0; block < to.size(); ++block)
-        parts_.arena->gather(layer, head, std::span(slots).subspan(block * block_size, block_size),
-                             std::size_t{to_int(to[block])} * block_size);
+      view_->gather(*parts_.arena, layer, head, slots);
     }
   }
 }

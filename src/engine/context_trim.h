@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "kv/ledger.h"
 #include "model/batch.h"
 #include "model/executor.h"
+#include "model/head_view.h"
 #include "model/kv_arena.h"
 #include "model/trim_policy.h"
 
@@ -68,6 +70,8 @@ class ContextTrim {
   bool was_cut() const { return kept_front_ > 0; }
   // Later: what is behind the chosen rows goes, the oldest first, down to the budget.
   void slide(std::uint32_t budget_tokens);
+  // What heads see of it, for its batches; null if all see the table.
+  const model::HeadView* view() const { return view_.get(); }
 
  private:
   struct Pass {
@@ -84,12 +88,14 @@ class ContextTrim {
   Result<void> cut_rows(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void cut_blocks(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void gather(const kv::BlockTable& from, std::uint32_t first_row, std::span<const BlockId> to);
+  model::TrimScores scores_of_rows(std::uint32_t first, std::uint32_t count) const;
 
   const TrimParts& parts_;
   const SequenceId id_;
   const model::TrimPolicy& policy_;
   const TokenList context_;
   model::TrimScores scores_;
+  std::unique_ptr<model::HeadView> view_;
   std::size_t looked_ = 0;        // tokens of the context, from its beginning
   std::uint32_t kept_front_ = 0;  // blocks of the table in front of the recent ones, once cut
   std::uint32_t max_total_tokens_ = 0;

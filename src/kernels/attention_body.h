@@ -155,6 +155,8 @@ class Task {
         plan_(plan),
         task_(task),
         sequence_(call.sequences[task.sequence]),
+        chosen_(chosen_tiles()),
+        more_rows_(rows_beyond_table()),
         group_(shape_.head_count / shape_.kv_head_count),
         query_count_(task.row_count * group_),
         columns_(call.layout.value_columns),
@@ -189,7 +191,15 @@ class Task {
   float& sum(float* record) const { return record[columns_ + 1]; }
 
   std::uint32_t position(std::uint32_t row) const {
-    return static_cast<std::uint32_t>(call_.positions[task_.first_row + row]);
+    return static_cast<std::uint32_t>(call_.positions[task_.first_row + row]) + more_rows_;
+  }
+  AttentionView::Head chosen_tiles() const {
+    if (sequence_.view == nullptr) return {};
+    return sequence_.view->heads[call_.layer * shape_.kv_head_count + task_.kv_head];
+  }
+  std::uint32_t rows_beyond_table() const {
+    const AttentionView* view = sequence_.view;
+    return view == nullptr ? 0 : chosen_.tile_count * kTileTokens - (view->end - view->begin);
   }
   std::uint32_t lowest_key(std::uint32_t at) const {
     return shape_.window > 0 && at >= shape_.window ? at + 1 - shape_.window : 0;
@@ -212,15 +222,30 @@ class Task {
     SplitTiles tiles;
     const std::byte* head_at = call_.kv + task_.kv_head * call_.layout.head_bytes;
     const std::uint32_t end = smaller(last + 1, start + kSplitKeys);
-    for (std::uint32_t key = start; key < end; key += kTileTokens) {
-      const auto block = static_cast<std::uint32_t>(sequence_.blocks[key / call_.block_size]);
+    for (std::uint32_t key = start; key < end; key += kTileTokens, ++tiles.count) {
+      if (sequence_.view != nullptr && find_chosen(key, tiles)) continue;
+      const std::uint32_t row = row_of(key);
+      const auto block = static_cast<std::uint32_t>(sequence_.blocks[row / call_.block_size]);
       const std::size_t tile =
-          (std::size_t{block} * call_.block_size + key % call_.block_size) / kTileTokens;
+          (std::size_t{block} * call_.block_size + row % call_.block_size) / kTileTokens;
       tiles.keys[tiles.count] = head_at + tile * call_.layout.key_tile_bytes;
-      tiles.values[tiles.count++] =
+      tiles.values[tiles.count] =
           head_at + call_.layout.values_at + tile * call_.layout.value_tile_bytes;
     }
     return tiles;
+  }
+  // Of the table.
+  std::uint32_t row_of(std::uint32_t key) const {
+    return sequence_.view == nullptr || key < sequence_.view->begin ? key : key - more_rows_;
+  }
+  // The next tile, if it is one of a view's.
+  bool find_chosen(std::uint32_t key, SplitTiles& tiles) const {
+    if (key < sequence_.view->begin) return false;
+    const std::uint32_t index = (key - sequence_.view->begin) / kTileTokens;
+    if (index >= chosen_.tile_count) return false;
+    tiles.keys[tiles.count] = call_.arena + chosen_.tiles[index].keys;
+    tiles.values[tiles.count] = call_.arena + chosen_.tiles[index].values;
+    return true;
   }
 
   void clear_states() {
@@ -313,8 +338,10 @@ class Task {
   const AttentionPlan& plan_;
   const AttentionTask& task_;
   const AttentionSequence& sequence_;
-  const std::uint32_t group_;        // query heads of a KV head
-  const std::uint32_t query_count_;  // rows x group
+  const AttentionView::Head chosen_;  // of a view
+  const std::uint32_t more_rows_;     // that this head sees beyond those of the table, modulo 2^32
+  const std::uint32_t group_;         // query heads of a KV head
+  const std::uint32_t query_count_;   // rows x group
   const std::uint32_t columns_;
   const std::uint32_t stride_;  // floats of a record
   const AttentionScratch parts_;

@@ -214,17 +214,20 @@ void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, st
   }
 }
 
-void gather_kv_rows(const KvLayout& layout, std::byte* layer, std::uint32_t head,
-                    std::span<const std::size_t> from, std::size_t to) {
-  const HeadTiles tiles{layout, layer + head * layout.head_bytes};
+void gather_kv_rows(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                    std::span<const std::size_t> from, std::byte* keys, std::byte* values) {
+  const std::byte* at = layer + head * layout.head_bytes;
   for (std::size_t done = 0; done < from.size();) {
     // Neighbours of one tile go together.
-    std::uint32_t count = 1;
-    const auto left = static_cast<std::uint32_t>(kTileTokens - from[done] % kTileTokens);
-    while (count < left && done + count < from.size() && from[done + count] == from[done] + count)
-      ++count;
-    move_tile_tokens(tiles, from[done], to + done, count, nullptr);
-    done += count;
+    Tokens part{static_cast<std::uint32_t>(from[done] % kTileTokens),
+                static_cast<std::uint32_t>(done), 1};
+    while (part.from + part.count < kTileTokens && done + part.count < from.size() &&
+           from[done + part.count] == from[done] + part.count)
+      ++part.count;
+    const std::size_t tile = from[done] / kTileTokens;
+    copy_key_tokens(layout, keys, at + tile * layout.key_tile_bytes, part);
+    copy_value_tokens(layout, values, at + layout.values_at + tile * layout.value_tile_bytes, part);
+    done += part.count;
   }
 }
 

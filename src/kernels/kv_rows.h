@@ -44,10 +44,10 @@ struct KeyTurn {
 void move_kv_rows(const KvLayout& layout, std::byte* layer, std::size_t from, std::size_t to,
                   std::size_t count, const KeyTurn* turn);
 
-// The same for one head: its rows of slots from[i] go to slots [to, to + from.size()), in order.
-// Each target slot holds no row that is still to be copied.
-void gather_kv_rows(const KvLayout& layout, std::byte* layer, std::uint32_t head,
-                    std::span<const std::size_t> from, std::size_t to);
+// The rows of one head and slots from[i], at most 16, become the first ones of a tile: one whose
+// keys and values lie at `keys` and `values`, and hold no row that is still to be copied.
+void gather_kv_rows(const KvLayout& layout, const std::byte* layer, std::uint32_t head,
+                    std::span<const std::size_t> from, std::byte* keys, std::byte* values);
 
 // One slot of one head as it is stored, spread or not: key [key_dim] and value [value_dim]; either
 // may be null.

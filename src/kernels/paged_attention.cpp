@@ -33,6 +33,12 @@ std::uint32_t rounded_up(std::uint32_t value, std::uint32_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// That a head sees beyond those of the table; as unsigned numbers wrap where they are fewer.
+std::uint32_t most_more_rows(const AttentionSequence& sequence) {
+  const AttentionView* view = sequence.view;
+  return view == nullptr ? 0 : view->most_tiles * kTileTokens - (view->end - view->begin);
+}
+
 std::uint64_t cost(const AttentionTask& task) {
   return std::uint64_t{task.end_split - task.first_split} * task.row_count;
 }
@@ -91,7 +97,8 @@ void plan_attention(std::span<const AttentionSequence> sequences, const Position
     const std::uint32_t end = sequences[s].first_row + sequences[s].row_count;
     for (std::uint32_t row = sequences[s].first_row; row < end; row += step) {
       const std::uint32_t count = std::min(step, end - row);
-      const auto last = static_cast<std::uint32_t>(positions[row + count - 1]);
+      const auto last =
+          static_cast<std::uint32_t>(positions[row + count - 1]) + most_more_rows(sequences[s]);
       for (std::uint32_t head = 0; head < shape.kv_head_count; ++head) {
         plan.tasks.push_back({s, head, row, count, 0, last / kSplitKeys + 1, kNoShare});
       }

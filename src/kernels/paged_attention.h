@@ -29,10 +29,34 @@ inline constexpr std::uint32_t kSplitKeys = 256;
 // Changes when the bits of a result do.
 inline constexpr std::uint32_t kAttentionVersion = 4;
 
+// Where the keys and values of a tile lie, in bytes from the arena's beginning.
+struct TilePlace {
+  std::uint64_t keys = 0;
+  std::uint64_t values = 0;
+};
+
+// A sequence whose heads do not all see the same rows of its table:
+//
+//   table           [ front | begin ....... end | behind ]   from begin to end: seen by no head
+//   keys of a head  [ front | its own tiles | behind ]       more or fewer, wherever they lie
+//
+// Rows of the table are counted as ever, and all behind `end` are seen.
+struct AttentionView {
+  struct Head {
+    const TilePlace* tiles = nullptr;
+    std::uint32_t tile_count = 0;
+  };
+  std::uint32_t begin = 0;  // rows, whole tiles
+  std::uint32_t end = 0;
+  std::uint32_t most_tiles = 0;  // of all heads
+  const Head* heads = nullptr;   // [layers][kv_head_count]
+};
+
 struct AttentionSequence {
-  const BlockId* blocks = nullptr;  // the block table
-  std::uint32_t first_row = 0;      // rows of this sequence in the batch: adjacent,
-  std::uint32_t row_count = 0;      // positions ascending
+  const BlockId* blocks = nullptr;      // the block table
+  std::uint32_t first_row = 0;          // rows of this sequence in the batch: adjacent,
+  std::uint32_t row_count = 0;          // positions ascending
+  const AttentionView* view = nullptr;  // null: all heads see all of the table
 };
 
 struct AttentionShape {
@@ -77,6 +101,8 @@ struct AttentionCall {
   AttentionShape shape;
   KvLayout layout;
   const std::byte* kv = nullptr;        // this layer's keys and values
+  const std::byte* arena = nullptr;     // those of all layers, for sequences with a view
+  std::uint32_t layer = 0;              // likewise
   const float* query = nullptr;         // [rows][head_count][key_dim]
   float* output = nullptr;              // [rows][head_count][value_dim]
   const Position* positions = nullptr;  // [rows]

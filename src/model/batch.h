@@ -22,6 +22,8 @@
 
 namespace refrain::model {
 
+class HeadView;
+
 struct BatchRow {
   TokenId token{};
   Position position = 0;
@@ -36,6 +38,9 @@ struct BatchSequence {
   const kv::BlockTable* table = nullptr;  // valid during run()
   std::uint32_t length = 0;               // tokens up to the last row of this step
   std::uint32_t dropped = 0;              // of them, not in the table
+  // Where heads see other rows than the table has (head_view.h); null: all of it. Valid during
+  // run(). Rows of such a sequence ask for no mass.
+  const HeadView* view = nullptr;
   std::uint32_t rows() const { return length - dropped; }
 };
 

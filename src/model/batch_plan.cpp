@@ -2,6 +2,7 @@
 #include "model/batch_plan.h"
 
 #include "base/check.h"
+#include "model/head_view.h"
 
 namespace refrain::model {
 namespace {
@@ -66,11 +67,15 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
     const auto index = static_cast<std::uint32_t>(selected.size());
     if (row.wants_logits) logit_rows.push_back(index);
     if (row.wants_hidden) hidden_rows.push_back(index);
+    CHECK(!row.wants_mass || batch.sequences[row.sequence].view == nullptr,
+          "attention mass of heads that do not see the same rows");
     if (row.wants_mass) mass_rows.push_back(static_cast<std::uint32_t>(i));
     if (row.wants_logits || row.wants_hidden) selected.push_back(static_cast<std::int32_t>(i));
     if (i == 0 || batch.rows[i - 1].sequence != row.sequence) {
       const BatchSequence& sequence = batch.sequences[row.sequence];
-      sequences.push_back({sequence.table->data(), static_cast<std::uint32_t>(i), 0});
+      sequences.push_back({.blocks = sequence.table->data(),
+                           .first_row = static_cast<std::uint32_t>(i),
+                           .view = sequence.view == nullptr ? nullptr : &sequence.view->seen()});
       sequence_ids.push_back(row.sequence);
       lengths.push_back(sequence.rows());
     }

@@ -214,6 +214,8 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
                 operation.attention.soft_cap};
   call.layout = arena_.layout();
   call.kv = arena_.layer(operation.attention.layer);
+  call.arena = arena_.layer(0);
+  call.layer = operation.attention.layer;
   call.query = floats(operation.a);
   call.output = floats(operation.result);
   call.positions = plan_->keys.data();

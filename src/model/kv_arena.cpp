@@ -60,13 +60,22 @@ void KvArena::copy_rows(const kv::BlockCopy& copy) {
   }
 }
 
+kernels::TilePlace KvArena::tile(std::uint32_t layer, std::uint32_t head, std::size_t index) const {
+  CHECK(layer < layer_count_ && head < layout_.kv_head_count && index < layout_.tile_count,
+        "tile outside the arena");
+  const std::size_t head_at = layer * layer_stride_ + head * layout_.head_bytes;
+  return {head_at + index * layout_.key_tile_bytes,
+          head_at + layout_.values_at + index * layout_.value_tile_bytes};
+}
+
 void KvArena::gather(std::uint32_t layer, std::uint32_t head, std::span<const std::size_t> from,
-                     std::size_t to) {
+                     const kernels::TilePlace& to) {
   const std::size_t slots = std::size_t{block_size_} * block_count_;
-  CHECK(layer < layer_count_ && head < layout_.kv_head_count && to + from.size() <= slots,
+  CHECK(layer < layer_count_ && head < layout_.kv_head_count && from.size() <= kernels::kTileTokens,
         "gathering outside the arena");
   for (const std::size_t slot : from) CHECK(slot < slots, "gathering from outside the arena");
-  kernels::gather_kv_rows(layout_, this->layer(layer), head, from, to);
+  kernels::gather_kv_rows(layout_, this->layer(layer), head, from, memory_.data() + to.keys,
+                          memory_.data() + to.values);
 }
 
 void KvArena::read_row(std::uint32_t layer, std::uint32_t head, std::size_t slot, float* key,

@@ -13,6 +13,7 @@
 #include "base/page_memory.h"
 #include "base/result.h"
 #include "kernels/kv_layout.h"
+#include "kernels/paged_attention.h"
 #include "kv/ledger.h"
 #include "model/shape.h"
 
@@ -44,10 +45,14 @@ class KvArena {
   // Copies rows [0, row_count) of block `from` to block `to` in all layers.
   void copy_rows(const kv::BlockCopy& copy);
 
-  // For one layer and KV head: the rows of slots from[i] go to slots [to, to + from.size()), in
-  // order, bit for bit.
+  // Where 16 slots of a layer and KV head lie. All are alike, so that one may hold rows of another
+  // layer and head (head_view.h).
+  kernels::TilePlace tile(std::uint32_t layer, std::uint32_t head, std::size_t index) const;
+
+  // For one layer and KV head: the rows of slots from[i], at most 16, fill a tile from its
+  // beginning, in order, bit for bit.
   void gather(std::uint32_t layer, std::uint32_t head, std::span<const std::size_t> from,
-              std::size_t to);
+              const kernels::TilePlace& to);
 
   // One slot of a layer and KV head as floats: key [key_dim] and value [value_dim]; either may be
   // null.

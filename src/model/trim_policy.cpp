@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
+#include "kernels/kv_layout.h"
 
 namespace refrain::model {
 namespace {
@@ -21,15 +24,17 @@ constexpr std::array kPolicies = {
     TrimPolicy{.name = "kvzip",
                .look = TrimLook::kRepetition,
                .mass = MassKind::kHeadMax,
-               .recent_share = 0.125},
+               .recent_share = 0.125,
+               .choice = TrimChoice::kAllHeads},
     TrimPolicy{.name = "prefix_importance",
                .look = TrimLook::kLastRows,
                .mass = MassKind::kHeadSum,
                .recent_share = 0.25,
-               .whole_blocks = true},
+               .choice = TrimChoice::kBlocks},
 };
 
 constexpr std::uint32_t kSinkBlocks = 1;
+constexpr std::uint32_t kTileRows = kernels::kTileTokens;
 
 std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
   return (tokens + block_size - 1) / block_size;
@@ -131,6 +136,43 @@ std::vector<std::uint32_t> choose_rows(std::span<const float> scores, std::uint3
   rows.resize(count);
   std::sort(rows.begin(), rows.end());
   return rows;
+}
+
+std::vector<std::uint32_t> spread_tiles(const TrimScores& scores, std::uint32_t tiles,
+                                        TrimChoice choice) {
+  const std::uint32_t heads = scores.layer_count * scores.kv_head_count;
+  const std::uint32_t head_tiles = scores.length / kTileRows;
+  tiles = std::min(tiles, heads * head_tiles);
+  if (choice != TrimChoice::kAllHeads) {
+    std::vector<std::uint32_t> counts(heads, tiles / heads);
+    for (std::uint32_t i = 0; i < tiles % heads; ++i) ++counts[i];
+    return counts;
+  }
+  struct Tile {
+    float score = 0;
+    std::uint32_t index = 0;  // of the head's, its best one first
+    std::uint32_t head = 0;
+  };
+  std::vector<Tile> all;
+  all.reserve(std::size_t{heads} * head_tiles);
+  std::vector<float> rows;
+  for (std::uint32_t head = 0; head < heads; ++head) {
+    const auto from = scores.of(head / scores.kv_head_count, head % scores.kv_head_count);
+    rows.assign(from.begin(), from.end());
+    for (float& row : rows)
+      if (std::isnan(row)) row = -1.0F;
+    std::sort(rows.begin(), rows.end(), std::greater<>());
+    for (std::uint32_t i = 0; i < head_tiles; ++i) {
+      const auto first = rows.begin() + i * kTileRows;
+      all.push_back({std::accumulate(first, first + kTileRows, 0.0F), i, head});
+    }
+  }
+  std::nth_element(all.begin(), all.begin() + tiles, all.end(), [](const Tile& a, const Tile& b) {
+    return std::tuple(-a.score, a.index, a.head) < std::tuple(-b.score, b.index, b.head);
+  });
+  std::vector<std::uint32_t> counts(heads, 0);
+  for (std::uint32_t i = 0; i < tiles; ++i) ++counts[all[i].head];
+  return counts;
 }
 
 std::vector<float> block_scores(const TrimScores& scores, std::uint32_t begin, std::uint32_t end,

@@ -4,13 +4,15 @@
 //
 //   table rows   [ sinks | ............ middle ............ | recent ]
 //   kept         [ sinks | those with the highest scores    | recent ]
-//                 1 block  chosen for each layer and KV head   whole blocks, in place
+//                 1 block  chosen for each layer and KV head,  whole blocks, in place
+//                          of some heads more (head_view.h)
 //
 //   window             no middle: attention sinks and a recent window (Xiao et al. 2023)
 //   heavy_hitters      attention that the last rows pay, summed (Zhang et al. 2023, H2O; Li et al.
 //                      2024, SnapKV: the last 64 rows ask, neighbours of a hit count as well)
 //   kvzip              the most attention that a row gets while the model is made to repeat the
-//                      piece it is in (Kim et al. 2025): it does not depend on a question
+//                      piece it is in; the rows of all layers and heads are ranked together
+//                      (Kim et al. 2025). It does not depend on a question
 //   prefix_importance  attention of the last rows over all layers and heads, by block: the blocks
 //                      with least go whole, so nothing is copied
 #pragma once
@@ -32,13 +34,20 @@ enum class TrimLook : std::uint8_t {
   kRepetition,  // rows behind the context that repeat all of it
 };
 
+// How rows of the middle are chosen.
+enum class TrimChoice : std::uint8_t {
+  kBlocks,    // one choice for all layers and heads, of whole blocks
+  kEachHead,  // for each layer and KV head others, as many of each
+  kAllHeads,  // for each layer and KV head others, more of those whose rows have higher scores
+};
+
 struct TrimPolicy {
   std::string_view name;
   TrimLook look = TrimLook::kNone;
   MassKind mass = MassKind::kHeadSum;
   double recent_share = 1.0;  // of the kept rows
   std::uint32_t reach = 0;    // a row counts as much as the best of its neighbours this far away
-  bool whole_blocks = false;  // one choice for all layers and heads, of whole blocks
+  TrimChoice choice = TrimChoice::kEachHead;
 };
 std::span<const TrimPolicy> trim_policies();
 // Null if there is no such policy.
@@ -84,6 +93,12 @@ std::optional<TrimShape> trim_shape(const TrimPolicy& policy, std::uint32_t rows
 // is nearer is more likely to matter. NaN counts as lowest.
 std::vector<std::uint32_t> choose_rows(std::span<const float> scores, std::uint32_t count,
                                        std::uint32_t reach);
+
+// Spreads room for `tiles` tiles over the layers and KV heads of `scores`: [layer_count *
+// kv_head_count] numbers of tiles, their sum is `tiles` or what all rows fill. With kAllHeads the
+// rows of all heads are ranked together: a head's best rows by tiles, each as high as its mean.
+std::vector<std::uint32_t> spread_tiles(const TrimScores& scores, std::uint32_t tiles,
+                                        TrimChoice choice);
 
 // One score per block of `block_size` rows in [begin, end): the mean over layers and heads of the
 // block's sum. Rows beyond scores.length count as zero.

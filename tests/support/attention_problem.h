@@ -86,6 +86,7 @@ struct RunOptions {
   std::uint64_t task_order_seed = 0;    // 0: as planned
   std::uint32_t mass_row = UINT32_MAX;  // position whose attention mass is wanted
   std::vector<float>* mass = nullptr;   // [kv heads][length]
+  const AttentionView* view = nullptr;  // of layer 0, whose tiles lie in this arena
 };
 
 // Output of rows [from, to) of the problem as one batch.
@@ -94,13 +95,13 @@ inline std::vector<float> attend(const AttentionProblem& p, const PagedArena& ar
                                  const RunOptions& options = {}) {
   std::vector<Position> positions(to - from);
   std::iota(positions.begin(), positions.end(), static_cast<Position>(from));
-  const AttentionSequence sequence{arena.table.data(), 0, to - from};
+  const AttentionSequence sequence{arena.table.data(), 0, to - from, options.view};
   std::vector<float> output((to - from) * p.output_row(), -1.0F);
   std::vector<float*> mass(to - from, nullptr);
   AttentionCall call;
   call.shape = p.shape;
   call.layout = arena.layout;
-  call.kv = arena.bytes.data();
+  call.kv = call.arena = arena.bytes.data();
   call.query = p.query.data() + from * p.query_row();
   call.output = output.data();
   call.positions = positions.data();

@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <map>
+#include <set>
+#include <span>
 
 #include "base/rng.h"
+#include "model/head_view.h"
 #include "support/arena_driver.h"
 #include "support/tiny_models.h"
 
@@ -23,14 +26,20 @@ constexpr const char* kModels[] = {"tiny-llama", "tiny-qwen3", "tiny-gemma3", "t
                                    "tiny-head80"};
 constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4};
 
+struct RunOptions {
+  BatchOutput* whole = nullptr;  // with attention mass
+  MassKind kind = MassKind::kSum;
+  const HeadView* view = nullptr;
+};
+
 // Logits of `tokens` at positions [first, ...), behind a view with `dropped` rows fewer.
 std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const TokenList& tokens,
-                       std::uint32_t first, std::uint32_t dropped, BatchOutput* whole = nullptr,
-                       MassKind kind = MassKind::kSum) {
+                       std::uint32_t first, std::uint32_t dropped, const RunOptions& options = {}) {
   Batch batch;
-  batch.mass_kind = kind;
+  batch.mass_kind = options.kind;
   const auto count = static_cast<std::uint32_t>(tokens.size());
-  batch.sequences.push_back({.table = &table, .length = first + count, .dropped = dropped});
+  batch.sequences.push_back(
+      {.table = &table, .length = first + count, .dropped = dropped, .view = options.view});
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto position = static_cast<Position>(first + i);
     batch.rows.push_back(
@@ -39,12 +48,12 @@ std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const T
          .sequence = 0,
          .slot = kv::slot_of(table, position - static_cast<Position>(dropped), kBlockSize),
          .wants_logits = true,
-         .wants_mass = whole != nullptr});
+         .wants_mass = options.whole != nullptr});
   }
   BatchOutput output;
   const auto ran = driver.executor().run(batch, output);
   CHECK(ran.ok(), "the step failed");
-  if (whole != nullptr) *whole = output;
+  if (options.whole != nullptr) *options.whole = output;
   return output.logits;
 }
 
@@ -58,6 +67,14 @@ kv::BlockTable blocks_from(std::uint32_t first, std::uint32_t count) {
   kv::BlockTable table;
   for (std::uint32_t i = 0; i < count; ++i) table.push_back(BlockId{first + i});
   return table;
+}
+
+// Rows of slots from[i] of a layer and head go to tiles [first_tile, ...).
+void gather(KvArena& arena, std::uint32_t layer, std::uint32_t head,
+            std::span<const std::size_t> from, std::size_t first_tile) {
+  for (std::size_t i = 0; i < from.size(); i += 16)
+    arena.gather(layer, head, from.subspan(i, std::min<std::size_t>(16, from.size() - i)),
+                 arena.tile(layer, head, first_tile + i / 16));
 }
 
 class TrimProperty : public ::testing::TestWithParam<const char*> {};
@@ -87,7 +104,7 @@ TEST_P(TrimProperty, AViewInPlaceAndItsCopyGiveTheSameBits) {
       slots.push_back(kv::slot_of(in_place, static_cast<Position>(row), kBlockSize));
     for (std::uint32_t layer = 0; layer < model.shape().layer_count; ++layer)
       for (std::uint32_t head = 0; head < model.shape().kv_head_count; ++head)
-        driver.arena().gather(layer, head, slots, std::size_t{80} * kBlockSize);
+        gather(driver.arena(), layer, head, slots, 80);
     EXPECT_EQ(run(driver, copied, more, 300, dropped), expected) << kernels::kv_format_name(format);
     EXPECT_NE(expected, run(driver, blocks_from(100, 22), more, 300, 0)) << "the view matters";
   }
@@ -108,7 +125,7 @@ TEST_P(TrimProperty, GatheredRowsAreTheRowsTheyWere) {
       for (std::uint32_t row = 0; row < 192; ++row)
         if (rng.below(3) > 0) slots.push_back(kv::slot_of(full.table, row, kBlockSize));
       const std::size_t to = 40 * kBlockSize;
-      driver.arena().gather(1, head, slots, to);
+      gather(driver.arena(), 1, head, slots, 40);
       for (std::size_t i = 0; i < slots.size(); ++i) {
         driver.arena().read_row(1, head, slots[i], key_was.data(), value_was.data());
         driver.arena().read_row(1, head, to + i, key.data(), value.data());
@@ -117,6 +134,91 @@ TEST_P(TrimProperty, GatheredRowsAreTheRowsTheyWere) {
       }
     }
   }
+}
+
+// A view in which every head keeps as many rows is the table of its blocks; and one in which the
+// heads of the first layers keep all there is room for is another.
+TEST_P(TrimProperty, AViewOfEqualSharesIsTheTable) {
+  const Model& model = model_of(GetParam());
+  const ModelShape& shape = model.shape();
+  const std::uint32_t heads = shape.layer_count * shape.kv_head_count;
+  for (const KvFormat format : kFormats) {
+    ArenaDriver driver(model, {1, kBlockSize, 128, 512, format});
+    const DrivenSequence full = computed(driver, random_tokens(model, 304, 3));
+    const TokenList more = random_tokens(model, 40, 4);
+    kv::BlockTable table = full.table;
+    table.erase(table.begin() + 2, table.begin() + 6);
+    const kv::BlockTable room = blocks_from(40, 3);
+    table.insert(table.begin() + 2, room.begin(), room.end());
+    const kv::BlockTable behind = blocks_from(60, 3);
+    table.insert(table.end(), behind.begin(), behind.end());
+    std::vector<float> plain, equal, unequal;
+    for (const bool is_equal : {true, false}) {
+      std::vector<std::uint32_t> counts(heads, is_equal ? 3U : 0U);
+      for (std::uint32_t i = 0; i < heads / 2 && !is_equal; ++i) counts[i] = 6;
+      const HeadView view(driver.arena(), 2 * kBlockSize, room, counts);
+      for (std::uint32_t head = 0; head < heads; ++head) {
+        std::vector<std::size_t> slots;
+        for (std::uint32_t i = 0; i < counts[head] * 16; ++i)
+          slots.push_back(kv::slot_of(full.table, 32 + i * (heads + head) % 64, kBlockSize));
+        view.gather(driver.arena(), head / shape.kv_head_count, head % shape.kv_head_count, slots);
+      }
+      (is_equal ? equal : unequal) = run(driver, table, more, 304, 16, {.view = &view});
+      if (is_equal) plain = run(driver, table, more, 304, 16);
+    }
+    EXPECT_EQ(plain, equal) << kernels::kv_format_name(format);
+    EXPECT_NE(plain, unequal) << kernels::kv_format_name(format);
+  }
+}
+
+// A head's rows are the same bits where another layer and head would have theirs.
+TEST(TrimHeads, RowsLieWellInAnyTile) {
+  const Model& model = model_of("tiny-llama");
+  const ModelShape& shape = model.shape();
+  for (const KvFormat format : kFormats) {
+    ArenaDriver driver(model, {1, kBlockSize, 64, 512, format});
+    const DrivenSequence full = computed(driver, random_tokens(model, 64, 5));
+    const std::vector<std::size_t> slots = {3, 4, 5, 17, 30, 31, 32, 50};
+    const std::uint32_t last = shape.kv_head_count - 1;
+    driver.arena().gather(1, 0, slots, driver.arena().tile(0, last, 40));
+    std::vector<float> key(shape.key_dim), value(shape.value_dim), key_was(shape.key_dim),
+        value_was(shape.value_dim);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      driver.arena().read_row(1, 0, slots[i], key_was.data(), value_was.data());
+      driver.arena().read_row(0, last, 40 * kBlockSize + i, key.data(), value.data());
+      EXPECT_EQ(key, key_was) << kernels::kv_format_name(format) << " row " << i;
+      EXPECT_EQ(value, value_was) << kernels::kv_format_name(format) << " row " << i;
+    }
+  }
+}
+
+// Room for three blocks is room for three tiles of each layer and head, and each is used once.
+TEST(TrimHeads, NoTileIsHandedOutTwice) {
+  const Model& model = model_of("tiny-llama");
+  const ModelShape& shape = model.shape();
+  ArenaDriver driver(model, {1, 32, 64, 512, KvFormat::kQ8});
+  const std::uint32_t heads = shape.layer_count * shape.kv_head_count;
+  std::vector<std::uint32_t> counts(heads, 0);
+  counts.front() = 1;
+  counts.back() = 6 * heads - 1;
+  const std::vector<BlockId> blocks = {BlockId{9}, BlockId{2}, BlockId{30}};
+  const HeadView view(driver.arena(), 32, blocks, counts);
+  std::set<std::uint64_t> found, expected;
+  for (std::uint32_t head = 0; head < heads; ++head)
+    for (std::uint32_t i = 0; i < counts[head]; ++i)
+      found.insert(view.seen().heads[head].tiles[i].keys);
+  for (std::uint32_t head = 0; head < heads; ++head)
+    for (const BlockId block : blocks)
+      for (const std::size_t half : {0U, 1U})
+        expected.insert(driver.arena()
+                            .tile(head / shape.kv_head_count, head % shape.kv_head_count,
+                                  std::size_t{to_int(block)} * 2 + half)
+                            .keys);
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(found.size(), std::size_t{6} * heads);
+  EXPECT_EQ(view.seen().begin, 32U);
+  EXPECT_EQ(view.seen().end, 128U);
+  EXPECT_EQ(view.seen().most_tiles, counts.back());
 }
 
 // Rotary embeddings only see distances, so a sequence that begins at position 32, with nothing in
@@ -157,7 +259,7 @@ TEST(TrimMass, HeadsAddUpToTheWholeAndTheLargestIsNoMoreThanTheSum) {
   const std::uint32_t dropped = 7 * kBlockSize, keys = 305 - dropped;
   std::map<MassKind, BatchOutput> by_kind;
   for (const MassKind kind : {MassKind::kSum, MassKind::kHeadSum, MassKind::kHeadMax})
-    run(driver, view, more, 300, dropped, &by_kind[kind], kind);
+    run(driver, view, more, 300, dropped, {.whole = &by_kind[kind], .kind = kind});
   const std::vector<float>& sum = by_kind[MassKind::kSum].mass.at(0).weights;
   const std::vector<float>& heads = by_kind[MassKind::kHeadSum].mass.at(0).weights;
   const std::vector<float>& most = by_kind[MassKind::kHeadMax].mass.at(0).weights;

@@ -64,6 +64,26 @@ TEST(TrimPolicy, TheHighestRowsAreKeptInOrderAndTheLaterOfEqualOnes) {
   EXPECT_EQ(choose_rows(std::vector<float>{0, 0, 9, 0, 0, 0, 3, 0}, 4, 1), (Rows{1, 2, 3, 7}));
 }
 
+// Two heads of 64 rows; room for six tiles of 16 rows.
+TEST(TrimPolicy, HeadsWithHigherScoresGetMoreOfOneBudget) {
+  TrimScores scores{2, 1, 64, std::vector<float>(128, 0.0F)};
+  using Counts = std::vector<std::uint32_t>;
+  EXPECT_EQ(spread_tiles(scores, 6, TrimChoice::kEachHead), (Counts{3, 3}));
+  EXPECT_EQ(spread_tiles(scores, 5, TrimChoice::kEachHead), (Counts{3, 2}));
+  EXPECT_EQ(spread_tiles(scores, 99, TrimChoice::kEachHead), (Counts{4, 4})) << "all there is";
+  EXPECT_EQ(spread_tiles(scores, 99, TrimChoice::kAllHeads), (Counts{4, 4}));
+  EXPECT_EQ(spread_tiles(scores, 6, TrimChoice::kAllHeads), (Counts{3, 3})) << "none is better";
+  for (std::size_t row = 64; row < 128; ++row) scores.values[row] = 1;
+  EXPECT_EQ(spread_tiles(scores, 4, TrimChoice::kAllHeads), (Counts{0, 4}));
+  EXPECT_EQ(spread_tiles(scores, 6, TrimChoice::kAllHeads), (Counts{2, 4}));
+  // Nine high rows, wherever they stand, outweigh sixteen of half their height.
+  for (std::size_t row = 5; row < 14; ++row) scores.values[row * 4] = 2;
+  EXPECT_EQ(spread_tiles(scores, 1, TrimChoice::kAllHeads), (Counts{1, 0}));
+  EXPECT_EQ(spread_tiles(scores, 3, TrimChoice::kAllHeads), (Counts{1, 2}));
+  scores.values[20] = scores.values[24] = NAN;
+  EXPECT_EQ(spread_tiles(scores, 3, TrimChoice::kAllHeads), (Counts{0, 3})) << "NaN is lowest";
+}
+
 TEST(TrimPolicy, ScoresOfSeveralLooksAddUpOrTakeTheLargest) {
   // Two layers, one head, three rows; the second look saw two rows more.
   const AttentionMass first{0, 3, {1, 2, 3, 4, 5, 6}};
