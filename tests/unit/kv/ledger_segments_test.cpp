@@ -303,6 +303,7 @@ TEST_F(LedgerSegments, OfAChainUsedAtTheSameTimeTheTailGoesFirst) {
 TEST_F(LedgerSegments, OneTimersDoNotPushTheHotPassagesOut) {
   with_blocks(300);  // 4,800 tokens: the ten hot passages are 1,600
   std::vector<TokenList> hot;
+  hot.reserve(10);
   for (int i = 0; i < 10; ++i) hot.push_back(text(1 + i, 160));
   Rng rng(5);
   std::uint64_t hits[2] = {0, 0};
