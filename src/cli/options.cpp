@@ -170,7 +170,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "what --reuse repair keeps to: where a larger mean KL divergence from the answer of a cold "
      "run is expected, the text is computed",
      "serve,chat,run,eval reuse", "", 0, 10},
-    {"--max-changed-first-tokens", "cache.reuse.max_changed_first_tokens", kReal, "0.15", "", "",
+    {"--max-changed-first-tokens", "cache.reuse.max_changed_first_tokens", kReal, "0.1", "", "",
      "the same for greedy answers: how likely each of their first 24 tokens may be another one "
      "than "
      "that of a cold run before the context is computed exactly; 1 = no limit",

@@ -38,7 +38,7 @@ struct ReuseOptions {
   bool checks = true;                      // cold again, and dropped
   const model::ReuseGate* gate = nullptr;  // null: not measured
   double max_divergence = 0.05;            // for the gate, as the next
-  double max_changed_first_tokens = 0.15;
+  double max_changed_first_tokens = 0.1;
 };
 
 struct RungResult {
