@@ -29,7 +29,7 @@ ANSWER_SECONDS = 600
 def cases(options):
     """Those of the kind that is asked for, as `refrain eval reuse` would measure them."""
     command = [options.refrain, "eval", "reuse", "--print-cases", "--cases", str(options.cases),
-               "--changed", "0", "--copied", "0", "--seed", str(options.seed)]
+               "--changed", "0", "--copied", "0", "--next-turns", "0", "--seed", str(options.seed)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"error: {options.refrain} printed no cases: {done.stderr.strip()[-500:]}")

@@ -21,7 +21,7 @@ ReuseOptions options_of(const Settings& settings, const std::optional<model::Reu
   options.max_changed_first_tokens = settings.real("--max-changed-first-tokens");
   if (settings.text("--mode") == "splice") {
     options.rungs = {model::RepairRung::kMoved};
-  } else {
+  } else if (settings.text("--mode") == "repair") {
     options.rungs.assign(std::begin(model::kRepairRungs), std::end(model::kRepairRungs));
   }
   return options;
@@ -38,9 +38,11 @@ Result<std::vector<ReuseCase>> cases_of(const Settings& settings) {
     cases.push_back(std::move(one));
   for (ReuseCase& one : generate_copied_cases(seed, count("--copied")))
     cases.push_back(std::move(one));
+  for (ReuseCase& one : generate_next_turn_cases(seed, count("--next-turns")))
+    cases.push_back(std::move(one));
   if (cases.empty())
     return Error{Code::kInvalidArgument, "there is nothing to measure",
-                 "ask for cases with --cases, --changed or --copied", "--cases"};
+                 "ask for cases with --cases, --changed, --copied or --next-turns", "--cases"};
   return cases;
 }
 
@@ -48,6 +50,9 @@ Result<std::vector<ReuseCase>> cases_of(const Settings& settings) {
 Result<std::optional<model::ReuseGate>> gate_of(const Settings& settings, const Compute& compute) {
   if (settings.text("--mode") == "splice") return std::optional<model::ReuseGate>{};
   ASSIGN_OR_RETURN(const std::optional<Calibration> found, find_calibration(settings, compute));
+  if (!found && settings.text("--mode") == "gate")
+    return Error{Code::kNotFound, "there is no gate: this model and KV format are not calibrated",
+                 "run `refrain calibrate` with the same --model and --kv-format", "--mode"};
   if (!found) return std::optional<model::ReuseGate>{};
   return std::optional<model::ReuseGate>(found->gate());
 }

@@ -51,6 +51,7 @@ class Lane {
 
   const TokenList& tokens() const { return tokens_; }
   std::uint32_t length() const { return static_cast<std::uint32_t>(tokens_.size()); }
+  Position last_row() const { return static_cast<Position>(length()) - 1; }
   const kv::BlockTable& table() const { return ledger_->table(id_); }
   std::uint32_t exact_tokens() const { return admission_.cached_tokens; }
   const std::vector<kv::SegmentRun>& runs() const { return admission_.runs; }

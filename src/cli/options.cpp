@@ -170,7 +170,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "what --reuse repair keeps to: where a larger mean KL divergence from the answer of a cold "
      "run is expected, the text is computed",
      "serve,chat,run,eval reuse", "", 0, 10},
-    {"--max-changed-first-tokens", "cache.reuse.max_changed_first_tokens", kReal, "0.15", "", "",
+    {"--max-changed-first-tokens", "cache.reuse.max_changed_first_tokens", kReal, "0.1", "", "",
      "the same for greedy answers: how likely each of their first 24 tokens may be another one "
      "than "
      "that of a cold run before the context is computed exactly; 1 = no limit",
@@ -325,10 +325,15 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
     {"--copied", "", kInteger, "4", "", "",
      "generated cases in which a passage is to be repeated word for word", "eval reuse", "", 0,
      1e4},
+    {"--next-turns", "", kInteger, "4", "", "",
+     "generated cases in which what was repaired is then asked something else", "eval reuse", "", 0,
+     1e4},
     {"--print-cases", "", kBool, "false", "", "",
      "write the cases as lines that --data reads, and measure nothing", "eval reuse"},
-    {"--mode", "", kChoice, "repair", "", "splice|repair",
-     "splice: rows moved only; repair: every rung of the ladder", "eval reuse"},
+    {"--mode", "", kChoice, "repair", "", "splice|repair|gate",
+     "splice: rows moved only; repair: every rung of the ladder, and the gate if there is one; "
+     "gate: what it chooses, alone",
+     "eval reuse"},
     {"--answer-rows", "", kInteger, "24", "rows", "",
      "rows of each answer to compare, the last of the prompt included",
      "eval reuse,eval kv,calibrate", "", 1, 1024},

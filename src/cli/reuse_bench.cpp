@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/str.h"
-#include "engine/distribution.h"
 
 namespace refrain::cli {
 namespace {
@@ -33,10 +32,6 @@ text::Prompt plain_prompt(const Messages& messages) {
     prompt.parts.push_back({i + 1 < messages.size() ? "\n\n" : "\nAnswer:"});
   }
   return prompt;
-}
-
-Position last_row(const Lane& lane) {
-  return static_cast<Position>(lane.length()) - 1;
 }
 
 }  // namespace
@@ -74,9 +69,38 @@ Result<void> ReuseBench::store(const ReuseCase& one) {
     ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kPrefix));
     std::vector<float> logits;
     RETURN_IF_ERROR(
-        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane), logits));
+        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), lane.last_row(), logits));
     lane.keep();
   }
+  return {};
+}
+
+// Of the first turn as much as the second one repeats, token by token.
+Result<ReuseBench::Asked> ReuseBench::repaired_turn(const ReuseCase& one, Asked target) const {
+  if (one.first_turn.empty()) return target;
+  ASSIGN_OR_RETURN(Asked first, encode(one.first_turn));
+  const auto common = std::ranges::mismatch(first.tokens, target.tokens);
+  first.tokens.erase(common.in1, first.tokens.end());
+  first.behind.assign(common.in2, target.tokens.end());
+  if (static_cast<std::size_t>(first.turn) >= first.tokens.size() || first.behind.empty())
+    return Error{Code::kInvalidArgument, "the next turn does not go on behind the first one", "",
+                 "--data"};
+  return first;
+}
+
+Result<Lane> ReuseBench::open_warm(const Asked& asked, const Wanted& wanted) {
+  const auto more = wanted.rows + static_cast<std::uint32_t>(asked.behind.size());
+  return lanes_->open(asked.tokens, more, LaneReuse::kSegments);
+}
+
+Result<void> ReuseBench::go_on(Lane& lane, const Asked& asked, std::vector<float>& last,
+                               Tick& ttft) {
+  if (asked.behind.empty()) return {};
+  const Tick started = clock_.now();
+  const auto begin = static_cast<Position>(lane.length());
+  lane.append(asked.behind);
+  RETURN_IF_ERROR(lanes_->run_from(lane, begin, lane.last_row(), last));
+  ttft = clock_.now() - started;
   return {};
 }
 
@@ -100,7 +124,7 @@ Result<void> ReuseBench::answer(Lane& lane, Cold& cold, std::uint32_t rows) {
     if (compute_.loaded.tokenizer->is_end_of_generation(token)) break;
     cold.answer.push_back(token);
     lane.append(std::span(&token, 1));
-    RETURN_IF_ERROR(lanes_->run_from(lane, last_row(lane), last_row(lane), next));
+    RETURN_IF_ERROR(lanes_->run_from(lane, lane.last_row(), lane.last_row(), next));
     cold.rows.insert(cold.rows.end(), next.begin(), next.end());
   }
   return {};
@@ -110,7 +134,7 @@ Result<ReuseBench::Cold> ReuseBench::run_cold(const TokenList& prompt, std::uint
   Cold cold;
   const Tick started = clock_.now();
   ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, rows, LaneReuse::kNothing));
-  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), cold.rows));
+  RETURN_IF_ERROR(lanes_->run_from(lane, 0, lane.last_row(), cold.rows));
   cold.ttft = clock_.now() - started;
   RETURN_IF_ERROR(answer(lane, cold, rows));
   if (!std::all_of(cold.rows.begin(), cold.rows.end(), [](float x) { return std::isfinite(x); })) {
@@ -168,7 +192,7 @@ Result<std::string> ReuseBench::answer_before(const Messages& before, std::uint3
   ASSIGN_OR_RETURN(const Asked asked, encode(before));
   ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, rows, LaneReuse::kPrefix));
   Cold answered;
-  RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane),
+  RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), lane.last_row(),
                                    answered.rows));
   RETURN_IF_ERROR(answer(lane, answered, rows));
   return text_of(answered.answer);
@@ -179,7 +203,7 @@ Result<RowErrors> ReuseBench::compare_cold(const TokenList& prompt, const Cold& 
   const auto more = static_cast<std::uint32_t>(cold.answer.size());
   ASSIGN_OR_RETURN(Lane lane, lanes_->open(prompt, more, LaneReuse::kNothing));
   std::vector<float> last;
-  RETURN_IF_ERROR(lanes_->run_from(lane, 0, last_row(lane), last, step_tokens));
+  RETURN_IF_ERROR(lanes_->run_from(lane, 0, lane.last_row(), last, step_tokens));
   ASSIGN_OR_RETURN(const std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
   return compare_rows(cold.rows, rows, compute_.loaded.model->shape().vocabulary_size);
 }
@@ -233,27 +257,15 @@ Result<void> ReuseBench::compare(Lane& lane, std::vector<float> rows, const Cold
   return {};
 }
 
-std::optional<std::uint32_t> ReuseBench::first_tie(std::span<const float> rows,
-                                                   double estimate) const {
-  const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-  const std::size_t count = std::min<std::size_t>(rows.size() / width, model::kEstimatedTokens);
-  for (std::size_t i = 0; i < count; ++i) {
-    const double margin = engine::lead_of(rows.subspan(i * width, width)).margin();
-    if (options_.gate->is_near_tie(margin, estimate, options_.max_changed_first_tokens))
-      return static_cast<std::uint32_t>(i);
-  }
-  return std::nullopt;
-}
-
 Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& asked,
                                         const Cold& cold, const Wanted& wanted) {
   RungResult result{.rung = rung, .errors = {}, .exposure = {}};
   const Tick started = clock_.now();
-  ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, wanted.rows, LaneReuse::kSegments));
+  ASSIGN_OR_RETURN(Lane lane, open_warm(asked, wanted));
   std::vector<float> last;
   if (lane.runs().empty()) {
     RETURN_IF_ERROR(
-        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), last_row(lane), last));
+        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), lane.last_row(), last));
   } else {
     result.move = move_runs(lane);
     ASSIGN_OR_RETURN(Repaired repaired, repair(lane, asked.turn, {.fixed = rung}));
@@ -261,50 +273,9 @@ Result<RungResult> ReuseBench::run_rung(model::RepairRung rung, const Asked& ask
     last = std::move(repaired.last);
   }
   result.ttft = clock_.now() - started;
+  RETURN_IF_ERROR(go_on(lane, asked, last, result.ttft));
   ASSIGN_OR_RETURN(std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
   RETURN_IF_ERROR(compare(lane, std::move(rows), cold, wanted, result));
-  return result;
-}
-
-// An answer that goes on exactly from a near tie on has the cold run's rows there: what came before
-// are its tokens.
-Result<GateResult> ReuseBench::run_gate(const Asked& asked, const Cold& cold,
-                                        const Wanted& wanted) {
-  GateResult result{.estimate = {}, .chosen = {.errors = {}, .exposure = {}}};
-  const Tick started = clock_.now();
-  ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, wanted.rows, LaneReuse::kSegments));
-  auto begin = static_cast<Position>(lane.exact_tokens());
-  bool all = lane.runs().empty();
-  std::vector<float> last;
-  if (!all) {
-    result.chosen.move = move_runs(lane);
-    ASSIGN_OR_RETURN(Repaired repaired,
-                     repair(lane, asked.turn,
-                            {.gate = options_.gate, .max_divergence = options_.max_divergence}));
-    const engine::PromptRepair& repair = repaired.repair;
-    result.estimate = repair.estimate();
-    all = repair.state() == engine::PromptRepair::State::kRefused;
-    if (!all && first_tie(repaired.last, *result.estimate)) {
-      result.tie = 0;
-      all = true;
-    }
-    result.refused = all;
-    result.chosen.rung = all ? model::RepairRung::kAll : repair.rung();
-    result.chosen.repaired_rows = repair.repaired_rows();
-    begin = repair.first_row();
-    last = std::move(repaired.last);
-  }
-  if (all) RETURN_IF_ERROR(lanes_->run_from(lane, begin, last_row(lane), last));
-  result.chosen.ttft = clock_.now() - started;
-  ASSIGN_OR_RETURN(std::vector<float> rows, answer_rows(lane, std::move(last), cold.answer));
-  if (!all) {
-    result.tie = first_tie(rows, *result.estimate);
-    const std::size_t width = compute_.loaded.model->shape().vocabulary_size;
-    const std::size_t from = result.tie ? width * *result.tie : rows.size();
-    std::copy(cold.rows.begin() + static_cast<std::ptrdiff_t>(from), cold.rows.end(),
-              rows.begin() + static_cast<std::ptrdiff_t>(from));
-  }
-  RETURN_IF_ERROR(compare(lane, std::move(rows), cold, wanted, result.chosen));
   return result;
 }
 
@@ -342,12 +313,15 @@ Result<void> ReuseBench::describe(const ReuseCase& one, const Cold& cold, ReuseR
 
 Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
   RETURN_IF_ERROR(store(one));
-  ASSIGN_OR_RETURN(const Asked asked, encode(one.target));
+  ASSIGN_OR_RETURN(Asked target, encode(one.target));
   const Wanted wanted = wanted_of(one.kind);
   ReuseResult result{.kind = one.kind, .cold_again = {}, .dropped = {}, .rungs = {}, .gate = {}};
-  ASSIGN_OR_RETURN(const Cold cold, run_cold(asked.tokens, wanted.rows));
+  ASSIGN_OR_RETURN(const Cold cold, run_cold(target.tokens, wanted.rows));
   result.cold_ttft = cold.ttft;
+  result.cold_rows = static_cast<std::uint32_t>(cold.answer.size()) + 1;
   RETURN_IF_ERROR(describe(one, cold, result));
+  const TokenList prompt = target.tokens;
+  ASSIGN_OR_RETURN(const Asked asked, repaired_turn(one, std::move(target)));
   TokenList rest;
   {
     ASSIGN_OR_RETURN(const Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kSegments));
@@ -357,10 +331,11 @@ Result<ReuseResult> ReuseBench::measure(const ReuseCase& one) {
     result.change = engine::change_of(lane.runs());
     for (const kv::SegmentRun& run : lane.runs()) result.moved_tokens += run.length;
     rest = without_runs(lane);
+    rest.insert(rest.end(), asked.behind.begin(), asked.behind.end());
   }
   if (options_.checks && !wanted.answers) {
     const std::uint32_t other_chunks = std::max(1U, options_.step_tokens * 5 / 8);
-    ASSIGN_OR_RETURN(result.cold_again, compare_cold(asked.tokens, cold, other_chunks));
+    ASSIGN_OR_RETURN(result.cold_again, compare_cold(prompt, cold, other_chunks));
     ASSIGN_OR_RETURN(result.dropped, compare_cold(rest, cold, 0));
   }
   for (const model::RepairRung rung : options_.rungs) {

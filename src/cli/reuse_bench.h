@@ -38,7 +38,7 @@ struct ReuseOptions {
   bool checks = true;                      // cold again, and dropped
   const model::ReuseGate* gate = nullptr;  // null: not measured
   double max_divergence = 0.05;            // for the gate, as the next
-  double max_changed_first_tokens = 0.15;
+  double max_changed_first_tokens = 0.1;
 };
 
 struct RungResult {
@@ -52,11 +52,15 @@ struct RungResult {
 };
 
 struct GateResult {
+  bool left_alone = false;         // too little to spare: computed without a look
   bool refused = false;            // before its first token
   std::optional<double> estimate;  // nats
+  // Of each row of the answer that the estimate speaks of, as the repaired prompt gives it: how
+  // likely another token is than the cold one (ReuseGate::changed_token).
+  std::vector<double> changed_token = {};
   // Token of the answer before which all was computed after all, for it was nearly another one.
   std::optional<std::uint32_t> tie = {};
-  RungResult chosen;  // refused: computed, all of it
+  RungResult chosen;  // refused or left alone: computed, all of it
 };
 
 struct ReuseResult {
@@ -67,6 +71,7 @@ struct ReuseResult {
   std::uint32_t run_count = 0;
   model::ContextChange change{};  // as the gate sees it
   Tick cold_ttft = 0;
+  std::uint32_t cold_rows = 0;  // of the cold answer
   RowErrors cold_again;  // this and the next: without rows if not checked
   RowErrors dropped;
   std::string cold_answer = {};  // as RungResult::answer
@@ -93,6 +98,7 @@ class ReuseBench {
   struct Asked {
     TokenList tokens;
     Position turn = 0;
+    TokenList behind = {};  // of a next turn: what goes on behind the prompt, once it is repaired
   };
   // How many rows of an answer count, and whether what is answered counts as well.
   struct Wanted {
@@ -113,6 +119,12 @@ class ReuseBench {
   ReuseBench(Compute& compute, const ReuseOptions& options);
   Result<Asked> encode(const Messages& messages) const;
   Result<void> store(const ReuseCase& one);
+  // What is repaired: the target, or the turn before it.
+  Result<Asked> repaired_turn(const ReuseCase& one, Asked target) const;
+  // With what was found, and room for what goes on behind it.
+  Result<Lane> open_warm(const Asked& asked, const Wanted& wanted);
+  // The next turn, if there is one: `last` and `ttft` are then of that.
+  Result<void> go_on(Lane& lane, const Asked& asked, std::vector<float>& last, Tick& ttft);
   Wanted wanted_of(ReuseKind kind) const;
   Result<Cold> run_cold(const TokenList& prompt, std::uint32_t rows);
   // Goes on greedily behind `cold.rows`, which has that of the last token; at most `rows` of them.
@@ -126,8 +138,10 @@ class ReuseBench {
   // Errors and answer behind a prompt whose rows are computed; `rows` those of the cold answer.
   Result<void> compare(Lane& lane, std::vector<float> rows, const Cold& cold, const Wanted& wanted,
                        RungResult& result);
-  // The first of the answer's rows that the gate takes for a near tie.
-  std::optional<std::uint32_t> first_tie(std::span<const float> rows, double estimate) const;
+  // GateResult::changed_token of such rows, from the first of the answer on.
+  std::vector<double> changed_tokens(std::span<const float> rows, double estimate) const;
+  // The first row that the gate takes for a near tie.
+  std::optional<std::uint32_t> first_tie(const GateResult& result) const;
   // Rows of the answer behind a prompt whose rows are computed; `last` are its last logits.
   Result<std::vector<float>> answer_rows(Lane& lane, std::vector<float> last,
                                          const TokenList& answer);

@@ -121,6 +121,9 @@ Result<ReuseCase> written_out(const Json& line) {
   if (made.kind == ReuseKind::kCopied) {
     ASSIGN_OR_RETURN(made.passage, text_of(line, "passage"));
   }
+  if (made.kind == ReuseKind::kNextTurn) {
+    ASSIGN_OR_RETURN(made.first_turn, messages_of(line, "first_turn"));
+  }
   return made;
 }
 
@@ -153,6 +156,8 @@ std::string_view name_of(ReuseKind kind) {
       return "changed";
     case ReuseKind::kCopied:
       return "copied";
+    case ReuseKind::kNextTurn:
+      return "next_turn";
   }
   return "";
 }
@@ -179,6 +184,7 @@ std::string case_line(const ReuseCase& one) {
     line["new_value"] = one.changed->new_value;
   }
   if (one.kind == ReuseKind::kCopied) line["passage"] = one.passage;
+  if (one.kind == ReuseKind::kNextTurn) line["first_turn"] = list_json(one.first_turn);
   return line.dump();
 }
 

@@ -24,10 +24,12 @@ enum class ReuseKind : std::uint8_t {
   kEdited,      // a part of the context replaced, what follows moved
   kChanged,     // edited: a value that is asked for
   kCopied,      // recombined: a passage that is to be repeated
+  kNextTurn,    // recombined, and what was repaired is then asked something else
 };
 inline constexpr ReuseKind kReuseKinds[] = {ReuseKind::kRecombined, ReuseKind::kEdited,
-                                            ReuseKind::kChanged, ReuseKind::kCopied};
-// "recombined", "edited", "changed", "copied"
+                                            ReuseKind::kChanged, ReuseKind::kCopied,
+                                            ReuseKind::kNextTurn};
+// "recombined", "edited", "changed", "copied", "next_turn"
 std::string_view name_of(ReuseKind kind);
 
 using Messages = std::vector<text::ChatMessage>;
@@ -43,6 +45,7 @@ struct ReuseCase {
   Messages target;
   std::optional<ChangedValue> changed = {};  // of kChanged
   std::string passage = {};                  // of kCopied: begins with what is to be repeated
+  Messages first_turn = {};  // of kNextTurn: is repaired; the target goes on behind it
 };
 
 struct RecombinedSource {
@@ -70,5 +73,7 @@ std::vector<ReuseCase> generate_reuse_cases(std::uint64_t seed, std::size_t coun
 std::vector<ReuseCase> generate_changed_cases(std::uint64_t seed, std::size_t count);
 // Three reports in another order, of which one is to be repeated; about 1,500 tokens.
 std::vector<ReuseCase> generate_copied_cases(std::uint64_t seed, std::size_t count);
+// Recombined cases that are answered, and then asked about two other reports.
+std::vector<ReuseCase> generate_next_turn_cases(std::uint64_t seed, std::size_t count);
 
 }  // namespace refrain::cli

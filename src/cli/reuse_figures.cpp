@@ -102,15 +102,18 @@ std::optional<GateFigures> gate_figures(const std::vector<const ReuseResult*>& c
   std::vector<double> ratio, refusal, kl, estimate;
   for (const ReuseResult* one : cases) {
     const RungResult& chosen = one->gate->chosen;
-    figures.shares[static_cast<std::size_t>(chosen.rung)] +=
-        1.0 / static_cast<double>(cases.size());
-    if (!one->gate->refused && one->gate->tie)
-      figures.later += 1.0 / static_cast<double>(cases.size());
+    const double share = 1.0 / static_cast<double>(cases.size());
+    if (one->gate->left_alone) {
+      figures.left_alone += share;
+    } else {
+      figures.shares[static_cast<std::size_t>(chosen.rung)] += share;
+    }
+    if (!one->gate->refused && one->gate->tie) figures.later += share;
     errors.push_back(&chosen.errors);
     ratio.push_back(static_cast<double>(chosen.ttft) / static_cast<double>(one->cold_ttft));
     if (one->gate->refused) {
       refusal.push_back(ratio.back());
-    } else {
+    } else if (!one->gate->left_alone) {
       kl.push_back(mean(chosen.errors.kl));
       estimate.push_back(one->gate->estimate.value_or(0.0));
     }
@@ -140,7 +143,8 @@ KindFigures kind_figures(ReuseKind kind, const std::vector<const ReuseResult*>& 
   std::vector<const RowErrors*> dropped;
   std::vector<double> cold;
   for (const ReuseResult* one : cases) {
-    figures.rows += one->rungs.front().errors.kl.size();
+    figures.rows +=
+        (one->rungs.empty() ? one->gate->chosen : one->rungs.front()).errors.kl.size();
     figures.prompt_tokens += one->prompt_tokens / count;
     figures.exact_tokens += one->exact_tokens / count;
     figures.moved_tokens += one->moved_tokens / count;

@@ -38,12 +38,15 @@ struct RungFigures {
   std::optional<double> copied;  // of copied cases: mean of copied_share
 };
 
-// What the gate made of the cases; refused ones were computed, and count with that.
+// What the gate made of the cases; what was refused or left alone was computed, and counts with
+// that.
 struct GateFigures {
-  std::array<double, std::size(model::kRepairRungs)> shares{};  // of the cases; kAll: refused
+  // Of the cases; kAll: refused. With `left_alone` they add up to 1.
+  std::array<double, std::size(model::kRepairRungs)> shares{};
+  double left_alone = 0;       // share of the cases with too little to spare
   double later = 0;            // share of the cases that were computed after their first token
   ErrorFigures errors;         // of all cases
-  double kl_reused = 0;        // nats, mean over the cases that were not refused
+  double kl_reused = 0;        // nats, mean over the cases that were not computed
   double estimate_reused = 0;  // nats, what was expected of them
   double ratio = 0;            // median of TTFT / cold
   std::optional<double> refusal_ratio;  // the same of the refused cases alone, if any

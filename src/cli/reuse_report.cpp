@@ -60,12 +60,16 @@ nlohmann::ordered_json case_json(const ReuseResult& one) {
   nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
   for (const RungResult& rung : one.rungs) {
     nlohmann::ordered_json entry = {{"rung", static_cast<int>(rung.rung)},
-                                    {"kl_mean", mean(rung.errors.kl)}};
+                                    {"ttft_ms", to_milliseconds(rung.ttft)},
+                                    {"kl_mean", mean(rung.errors.kl)},
+                                    {"agreeing", rung.errors.agreeing}};
     if (rung.exposure) entry["exposure"] = *rung.exposure;
     if (!rung.answer.empty()) entry["answer"] = rung.answer;
     rungs.push_back(std::move(entry));
   }
-  nlohmann::ordered_json json = {{"kind", name_of(one.kind)}};
+  nlohmann::ordered_json json = {{"kind", name_of(one.kind)},
+                                 {"rows", one.cold_rows},
+                                 {"cold_ttft_ms", to_milliseconds(one.cold_ttft)}};
   if (!one.cold_answer.empty()) json["cold_answer"] = one.cold_answer;
   if (one.kind == ReuseKind::kChanged) {
     json["answer_before"] = one.answer_before;
@@ -75,8 +79,12 @@ nlohmann::ordered_json case_json(const ReuseResult& one) {
   json["rungs"] = std::move(rungs);
   if (one.gate) {
     json["gate"] = {{"rung", static_cast<int>(one.gate->chosen.rung)},
+                    {"left_alone", one.gate->left_alone},
                     {"refused", one.gate->refused},
-                    {"kl_mean", mean(one.gate->chosen.errors.kl)}};
+                    {"ttft_ms", to_milliseconds(one.gate->chosen.ttft)},
+                    {"kl_mean", mean(one.gate->chosen.errors.kl)},
+                    {"agreeing", one.gate->chosen.errors.agreeing},
+                    {"changed_token", one.gate->changed_token}};
     if (one.gate->estimate) json["gate"]["estimate"] = *one.gate->estimate;
     if (one.gate->tie) json["gate"]["tie"] = *one.gate->tie;
     if (!one.gate->chosen.answer.empty()) json["gate"]["answer"] = one.gate->chosen.answer;
@@ -90,7 +98,7 @@ nlohmann::ordered_json gate_json(const GateFigures& gate) {
     shares[std::string(rung == model::RepairRung::kAll ? "refused" : model::name_of(rung))] =
         gate.shares[static_cast<std::size_t>(rung)];
   }
-  nlohmann::ordered_json json = {{"shares", std::move(shares)}};
+  nlohmann::ordered_json json = {{"shares", std::move(shares)}, {"left_alone", gate.left_alone}};
   json.update(error_json(gate.errors));
   json.update({{"computed_later", gate.later},
                {"estimate_of_reused", gate.estimate_reused},
@@ -145,6 +153,8 @@ std::string gate_text(const GateFigures& gate) {
                  rung == model::RepairRung::kAll ? "" : ",");
   }
   text += line(", and %.0f %% were computed during their answer", 100.0 * gate.later);
+  if (gate.left_alone > 0)
+    text += line("; in %.0f %% there was too little to spare", 100.0 * gate.left_alone);
   text += line("; where it reused, KL %.5f, expected %.5f", gate.kl_reused, gate.estimate_reused);
   if (gate.refusal_ratio) text += line("; a refusal took %.3f of cold", *gate.refusal_ratio);
   return text + "\n";

@@ -54,22 +54,24 @@ std::vector<Report> make_reports(Rng& rng) {
   return reports;
 }
 
-std::string question(Rng& rng, const std::vector<Report>& reports) {
-  const std::size_t a = rng.below(kReports), b = (a + 1 + rng.below(kReports - 1)) % kReports;
+std::string question_about(Rng& rng, const Report& a, const Report& b) {
   switch (rng.below(3)) {
     case 0:
-      return str_cat("Which was opened first, the ", reports[a].name, " or the ", reports[b].name,
+      return str_cat("Which was opened first, the ", a.name, " or the ", b.name,
                      ", and in which year?");
     case 1:
-      return str_cat("Who planned the ", reports[a].name, ", and when was it opened?");
+      return str_cat("Who planned the ", a.name, ", and when was it opened?");
     default:
-      return str_cat("Name the engineers of the ", reports[a].name, " and of the ", reports[b].name,
-                     ".");
+      return str_cat("Name the engineers of the ", a.name, " and of the ", b.name, ".");
   }
 }
 
-ReuseCase make_recombined(Rng& rng) {
-  const std::vector<Report> reports = make_reports(rng);
+std::string question(Rng& rng, const std::vector<Report>& reports) {
+  const std::size_t a = rng.below(kReports), b = (a + 1 + rng.below(kReports - 1)) % kReports;
+  return question_about(rng, reports[a], reports[b]);
+}
+
+ReuseCase recombined_of(Rng& rng, const std::vector<Report>& reports) {
   RecombinedSource source;
   source.system = kSystem;
   for (const Report& report : reports) source.documents.push_back(report.text());
@@ -80,6 +82,28 @@ ReuseCase make_recombined(Rng& rng) {
   source.warm_orders.push_back(std::move(order));
   source.question = question(rng, reports);
   return recombined_case(source);
+}
+
+ReuseCase make_recombined(Rng& rng) {
+  const std::vector<Report> reports = make_reports(rng);
+  return recombined_of(rng, reports);
+}
+
+// The first question is about two reports, the second one about two others.
+ReuseCase make_next_turn(Rng& rng) {
+  const std::vector<Report> reports = make_reports(rng);
+  ReuseCase made = recombined_of(rng, reports);
+  made.kind = ReuseKind::kNextTurn;
+  std::vector<const Report*> others;
+  const std::string& asked = made.target.back().content;
+  const std::string_view last_line = std::string_view(asked).substr(asked.rfind('\n') + 1);
+  for (const Report& report : reports)
+    if (last_line.find(report.name) == std::string_view::npos) others.push_back(&report);
+  made.first_turn = made.target;
+  made.target.push_back(
+      {.role = "assistant", .content = "The reports name the engineers, and the years."});
+  made.target.push_back({.role = "user", .content = question_about(rng, *others[0], *others[1])});
+  return made;
 }
 
 // About 40 tokens in the first third are replaced by about 25.
@@ -125,6 +149,15 @@ std::vector<ReuseCase> generate_copied_cases(std::uint64_t seed, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) {
     Rng rng(seed * 1'000'003 + 800'000 + i);
     cases.push_back(make_copied(rng));
+  }
+  return cases;
+}
+
+std::vector<ReuseCase> generate_next_turn_cases(std::uint64_t seed, std::size_t count) {
+  std::vector<ReuseCase> cases;
+  for (std::size_t i = 0; i < count; ++i) {
+    Rng rng(seed * 1'000'003 + 900'000 + i);
+    cases.push_back(make_next_turn(rng));
   }
   return cases;
 }

@@ -19,13 +19,10 @@ kv::ReusePlan plan_without_cache(const kv::CacheSpace& space, const TokenList& p
   return fresh;
 }
 
-// Whether an approximation spares a quarter of what would be computed for an exact answer. Less is
-// not worth the error: a few lines of boilerplate stand in many prompts.
 bool is_worth_it(const kv::ReusePlan& approximate, const kv::ReusePlan& exact) {
   std::uint64_t known = approximate.prefix_tokens();
   for (const kv::SegmentRun& run : approximate.runs) known += run.length;
-  const std::uint64_t spared = known - std::min<std::uint64_t>(known, exact.exact_tokens);
-  return 4 * spared >= exact.tokens.size() - exact.exact_tokens;
+  return spares_enough(known, exact.exact_tokens, exact.tokens.size());
 }
 
 Position last_message(const GenerateRequest& request) {

@@ -41,6 +41,11 @@ std::vector<MovedRun> moved_runs(std::span<const kv::SegmentRun> runs) {
   return moved;
 }
 
+bool spares_enough(std::uint64_t known, std::uint64_t exact, std::uint64_t prompt_tokens) {
+  const std::uint64_t spared = known - std::min(known, exact);
+  return 4 * spared >= prompt_tokens - exact;
+}
+
 model::ContextChange change_of(std::span<const kv::SegmentRun> runs) {
   constexpr double kLittle = 0.25;  // of a run's length
   double moved = 0.0, recombined = 0.0;

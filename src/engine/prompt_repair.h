@@ -40,6 +40,11 @@ struct RepairJudge {
 // Runs of a plan, as repair_choice.h has them.
 std::vector<model::MovedRun> moved_runs(std::span<const kv::SegmentRun> runs);
 
+// Whether an approximation spares a quarter of what would be computed for an exact answer. Less is
+// not worth the error: a few lines of boilerplate stand in many prompts. `known`: tokens found of
+// all kinds; `exact`: those of them in front that an exact answer would find.
+bool spares_enough(std::uint64_t known, std::uint64_t exact, std::uint64_t prompt_tokens);
+
 // Edited, if nearly all of the moved text is in its old order and has nearly the same text in front
 // of it: what differs there, on both sides, is at most a quarter of the run's length.
 model::ContextChange change_of(std::span<const kv::SegmentRun> runs);

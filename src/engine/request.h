@@ -35,7 +35,7 @@ struct ReuseWish {
   double max_divergence = 0.05;  // mean KL in nats against a cold run, of the first answer tokens
   // Of greedy answers: how likely each of the first tokens may be another one than that of a cold
   // run before the rest is computed exactly (where little is expected to be off: reuse_gate.h).
-  double max_changed_first_tokens = 0.15;
+  double max_changed_first_tokens = 0.1;
 };
 
 // How much context an answer may hold on to while it is generated.

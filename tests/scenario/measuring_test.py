@@ -224,7 +224,9 @@ class Measuring(unittest.TestCase):
         lines = [{"kind": "changed", "warm": [user(f"Open. {rows} Tell.")], "target": user(f"Closed now. {rows} Is it?"),
                   "before": user(f"Open. {rows} Is it?"), "old_value": "Open", "new_value": "Closed now"},
                  {"kind": "copied", "warm": [user(f"First. {rows} Tell.")], "target": user(f"{rows} Repeat."),
-                  "passage": rows}]
+                  "passage": rows},
+                 {"kind": "next_turn", "warm": [user(f"Second. {rows} Tell.")], "first_turn": user(f"Third. {rows} Is it?"),
+                  "target": [*user(f"Third. {rows} Is it?"), {"role": "assistant", "content": "It is."}, *user("Which?")]}]
         calibrating = [{"messages": user(f"Day {i}. {rows} Tell."), "edited_messages": user(f"Number {i} then. {rows} Tell.")}
                        for i in range(3)]
         calibrating += [{"documents": [rows, f"{rows} And {i}."], "warm_orders": [[1, 0]], "question": "What?"}
@@ -243,30 +245,54 @@ class Measuring(unittest.TestCase):
                     self.assertEqual((code, err), (0, ""))
                     report = json.loads(out)
                     self.assertEqual(report["max_divergence"], float(allowed))
-                    self.assertEqual([kind["kind"] for kind in report["kinds"]], ["changed", "copied"])
+                    self.assertEqual([kind["kind"] for kind in report["kinds"]], ["changed", "copied", "next_turn"])
                     for kind in report["kinds"]:
                         gate = kind["gate"]
                         self.assertEqual((gate["shares"]["refused"], "refusal_of_cold" in gate), (refused, bool(refused)))
                         self.assertEqual(gate["kl_mean"] == 0, bool(refused))  # a refused one is computed
                         self.assertEqual(kind["rungs"][-1]["kl_mean"], 0)
-                        self.assertNotIn("dropped", kind)
-                    changed, copied = report["kinds"]
+                        self.assertEqual("dropped" in kind, kind["kind"] == "next_turn")
+                    changed, copied, next_turn = report["kinds"]
+                    # Only what stands behind the first turn is computed, unless that was refused.
+                    self.assertLess(next_turn["rungs"][-1]["ttft_of_cold"], 0.5)
                     if changed["counting_cases"]:
                         self.assertEqual(changed["rungs"][-1]["same_answer"], 1)
                     self.assertEqual(changed["rungs"][-1]["old_values"], 0)
                     self.assertEqual(copied["rungs"][-1]["copied_share"], copied["cold_copied_share"])
                     for one in report["cases"]:
                         self.assertEqual(one["rungs"][-1].get("answer"), one.get("cold_answer"))
+                    # The gate alone: the same choice.
+                    code, out, err = refrain(*flags, "--max-divergence", allowed, "--mode", "gate", "--json")
+                    self.assertEqual((code, err), (0, ""))
+                    alone = json.loads(out)
+                    for one, other in zip(report["cases"], alone["cases"], strict=True):
+                        self.assertEqual(other["rungs"], [])
+                        for figure in ("rung", "refused", "left_alone", "kl_mean", "changed_token"):
+                            self.assertEqual(one["gate"][figure], other["gate"][figure])
                     code, out, _ = refrain(*flags, "--max-divergence", allowed)
                     self.assertEqual(code, 0)
                     self.assertIn("old value", out)
                     self.assertIn(f"gate: at most {allowed} nats", out)
                     self.assertIn(f"refusal {100 * refused} %", out)
-        code, out, _ = refrain("eval", "reuse", "--print-cases", "--cases", "1", "--changed", "2", "--copied", "1")
+        # Too little to spare: the server would not look, and computes.
+        few = {"messages": user(f"One. {rows} Tell."), "edited_messages": user(f"{rows[::-1] * 5} {rows} Tell.")}
+        with tempfile.TemporaryDirectory() as folder, file_with(json.dumps(few), ".jsonl") as file, \
+                file_with("\n".join(map(json.dumps, calibrating)), ".jsonl") as others:
+            flags = ["--model", "tiny", "--answer-rows", "6", "--calibration", os.path.join(folder, "tiny.json")]
+            code, out, err = refrain("eval", "reuse", *flags[:4], "--data", file.name, "--mode", "gate",
+                                     environment={"XDG_DATA_HOME": folder})
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("error: there is no gate: this model and KV format are not calibrated\nhint: run", err)
+            self.assertEqual(refrain("calibrate", *flags, "--data", others.name)[0], 0)
+            code, out, err = refrain("eval", "reuse", *flags, "--data", file.name, "--max-divergence", "10", "--mode", "gate")
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("in 100 % there was too little to spare", out)
+        code, out, _ = refrain("eval", "reuse", "--print-cases", "--cases", "1", "--changed", "2", "--copied", "1",
+                               "--next-turns", "1")
         self.assertEqual(code, 0)
         self.assertEqual([json.loads(line)["kind"] for line in out.splitlines()],
-                         ["recombined", "edited", "changed", "changed", "copied"])
-        code, out, err = refrain("eval", "reuse", "--cases", "0", "--changed", "0", "--copied", "0")
+                         ["recombined", "edited", "changed", "changed", "copied", "next_turn"])
+        code, out, err = refrain("eval", "reuse", "--cases", "0", "--changed", "0", "--copied", "0", "--next-turns", "0")
         self.assertEqual((code, out), (2, ""))
         self.assertIn("there is nothing to measure", err)
 

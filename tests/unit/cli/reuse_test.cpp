@@ -159,10 +159,29 @@ TEST(ReuseCases, CopiedOnesHoldThePassage) {
   }
 }
 
+TEST(ReuseCases, NextTurnsGoOnBehindTheFirstWithAQuestionAboutOtherReports) {
+  for (const ReuseCase& one : generate_next_turn_cases(5, 4)) {
+    EXPECT_EQ(one.kind, ReuseKind::kNextTurn);
+    ASSERT_EQ(one.target.size(), one.first_turn.size() + 2);
+    const Messages again(one.target.begin(), one.target.end() - 2);
+    EXPECT_EQ(all_text(again), all_text(one.first_turn));
+    EXPECT_NE(one.first_turn.back().content, one.warm[0].back().content);
+    const std::string& first = one.first_turn.back().content;
+    const std::string asked = first.substr(first.rfind('\n') + 1);
+    // The name of its first report, behind "the ".
+    const std::string& next = one.target.back().content;
+    const std::size_t name = next.find("the ") + 4;
+    EXPECT_EQ(asked.find(next.substr(name, next.find_first_of(",? ", name) - name)),
+              std::string::npos)
+        << asked << next;
+  }
+}
+
 TEST(ReuseCases, AreReadAsTheyWereWritten) {
   std::vector<ReuseCase> cases = generate_reuse_cases(7, 1);
   cases.push_back(generate_changed_cases(7, 1)[0]);
   cases.push_back(generate_copied_cases(7, 1)[0]);
+  cases.push_back(generate_next_turn_cases(7, 1)[0]);
   std::string lines;
   for (const ReuseCase& one : cases) lines += case_line(one) + "\n";
   const auto read = parse_reuse_cases(lines);
@@ -176,6 +195,7 @@ TEST(ReuseCases, AreReadAsTheyWereWritten) {
     EXPECT_EQ(all_text(got.warm[0]), all_text(wanted.warm[0]));
     EXPECT_EQ(all_text(got.target), all_text(wanted.target));
     EXPECT_EQ(got.passage, wanted.passage);
+    EXPECT_EQ(all_text(got.first_turn), all_text(wanted.first_turn));
     ASSERT_EQ(got.changed.has_value(), wanted.changed.has_value());
     if (!wanted.changed) continue;
     EXPECT_EQ(all_text(got.changed->before), all_text(wanted.changed->before));
@@ -230,17 +250,23 @@ TEST(ReuseReport, ARefusedCaseCountsAsComputed) {
   results[1].gate = gated(false, 0.06, 0.04, 100);
   results[2].gate = gated(true, 0.0, 0.2, 1100);
   results[3].gate = gated(true, 0.0, 0.3, 1300);
+  results.push_back(result({0.1}, 1, 200, true));
+  results[4].gate = gated(true, 0.0, 0.0, 1000);  // too little to spare: no choice of a rung
+  results[4].gate->refused = false;
+  results[4].gate->left_alone = true;
   const GateFigures gate = reuse_figures(results)[0].gate.value();
-  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kHeads)], 0.5);
-  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kAll)], 0.5);
-  EXPECT_NEAR(gate.errors.kl_mean, 0.02, 1e-12);
+  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kHeads)], 0.4);
+  EXPECT_EQ(gate.shares[static_cast<std::size_t>(model::RepairRung::kAll)], 0.4);
+  EXPECT_EQ(gate.left_alone, 0.2);
+  EXPECT_NEAR(gate.errors.kl_mean, 0.016, 1e-12);
   EXPECT_NEAR(gate.kl_reused, 0.04, 1e-12);
   EXPECT_NEAR(gate.estimate_reused, 0.035, 1e-12);
-  EXPECT_NEAR(gate.ratio, 0.7, 1e-12);
+  EXPECT_NEAR(gate.ratio, 1.0, 1e-12);
   EXPECT_NEAR(gate.refusal_ratio.value(), 1.2, 1e-12);
   const std::string text = reuse_text(reuse_figures(results));
-  EXPECT_NE(text.find("heads 50 %"), std::string::npos) << text;
-  EXPECT_NE(text.find("refusal 50 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("heads 40 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("refusal 40 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("in 20 % there was too little to spare"), std::string::npos) << text;
   EXPECT_NE(text.find("a refusal took 1.200 of cold"), std::string::npos) << text;
 }
 

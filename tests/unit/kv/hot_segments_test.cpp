@@ -95,7 +95,7 @@ HitRates play(const Traffic& traffic) {
 
 class HotDocuments : public testing::TestWithParam<Traffic> {};
 
-TEST_P(HotDocuments, StayFoundAmongOneTimeOnes) {
+TEST_P(HotDocuments, A4StayFoundAmongOneTimeOnes) {
   const HitRates rates = play(GetParam());
   EXPECT_GT(rates.start, 0.5) << "nothing to lose";
   EXPECT_GE(rates.end, 0.8 * rates.start) << rates.start << " -> " << rates.end;

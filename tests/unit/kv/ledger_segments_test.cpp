@@ -59,7 +59,7 @@ class LedgerSegments : public ::testing::Test {
 
 // stored   [ system 40 | a 100 | b 90 | question ]
 // prompt   [ system 40 | b 90 | a 100 | other question ]
-TEST_F(LedgerSegments, PassagesInAnotherOrderAreFoundBehindTheExactPrefix) {
+TEST_F(LedgerSegments, A5PassagesInAnotherOrderAreFoundBehindTheExactPrefix) {
   const TokenList system = text(1, 40), a = text(2, 100), b = text(3, 90);
   fixture().serve(joined(joined(system, joined(a, b)), text(4, 20)));
   const kv::ReusePlan found = plan(joined(joined(system, joined(b, a)), text(5, 20)));
@@ -88,7 +88,7 @@ TEST_F(LedgerSegments, WithoutAskingForSegmentsThereAreNone) {
 }
 
 // A history cut at the front, a changed timestamp at the top: the tail is found at its new place.
-TEST_F(LedgerSegments, ATailThatMovedByAnyOffsetIsFoundWhole) {  // A13, O-07
+TEST_F(LedgerSegments, A3A13ATailThatMovedByAnyOffsetIsFoundWhole) {  // O-07
   const TokenList tail = text(2, 300);
   fixture().serve(joined(text(1, 55), tail));
   for (const std::size_t head : {0U, 1U, 15U, 16U, 39U, 54U, 55U, 70U}) {
@@ -103,7 +103,7 @@ TEST_F(LedgerSegments, ATailThatMovedByAnyOffsetIsFoundWhole) {  // A13, O-07
 
 // stored   [ system 48 | turn 1 | turn 2 | turn 3 ]
 // prompt   [ system 48 | turn 2 | turn 3 | turn 4 ]
-TEST_F(LedgerSegments, AHistoryCutAtItsFrontIsFoundBehindTheSystemPrompt) {  // A3, A4, A5, A13
+TEST_F(LedgerSegments, A13AHistoryCutAtItsFrontIsFoundBehindTheSystemPrompt) {  // A3, A5
   const TokenList system = text(1, 48), kept = joined(text(3, 80), text(4, 90));
   fixture().serve(joined(system, joined(text(2, 100), kept)));
   const kv::ReusePlan cut_history = plan(joined(joined(system, kept), text(5, 30)));
@@ -115,7 +115,7 @@ TEST_F(LedgerSegments, AHistoryCutAtItsFrontIsFoundBehindTheSystemPrompt) {  // 
   EXPECT_FLOAT_EQ(cut_history.runs[0].known_context, 3.0F / 9);
 }
 
-TEST_F(LedgerSegments, TwoCutsAndASwapAreAllFound) {  // O-01
+TEST_F(LedgerSegments, A4O01TwoCutsAndASwapAreAllFound) {
   TokenList all;
   std::vector<TokenList> letter;
   for (int i = 0; i < 6; ++i) {
@@ -303,6 +303,7 @@ TEST_F(LedgerSegments, OfAChainUsedAtTheSameTimeTheTailGoesFirst) {
 TEST_F(LedgerSegments, OneTimersDoNotPushTheHotPassagesOut) {
   with_blocks(300);  // 4,800 tokens: the ten hot passages are 1,600
   std::vector<TokenList> hot;
+  hot.reserve(10);
   for (int i = 0; i < 10; ++i) hot.push_back(text(1 + i, 160));
   Rng rng(5);
   std::uint64_t hits[2] = {0, 0};

@@ -77,7 +77,7 @@ TEST(Normalizer, IllFormedBytesPassThrough) {
   expect_all({{"a  \xFF\xFE  b", "a \xFF\xFE b"}, {"\xE3\x80", "\xE3\x80"}});
 }
 
-TEST(Normalizer, OnlyWhatUsersWroteIsRewritten) {
+TEST(Normalizer, A7OnlyWhatUsersWroteIsRewritten) {
   std::vector<ChatMessage> messages{{.role = "system", .content = "a  b"},
                                     {.role = "user", .content = "a  b"},
                                     {.role = "assistant", .content = "a  b"},
