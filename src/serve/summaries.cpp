@@ -78,13 +78,10 @@ class Shortening {
     kept_ = std::max(replaced.end,
                      conversation_.begin_within(most_bytes - std::min(most_bytes, other_bytes)));
     RETURN_IF_ERROR(encode());
-    tokens_ = prompt_.tokens.size();
-    if (kept_ == replaced.end && tokens_ > room_) {
-      whole_ = prompt_;
-      kept_ = first_with_room(prompt_, conversation_, replaced, tokens_ - room_);
+    whole_ = prompt_;
+    if (kept_ == replaced.end && tokens() > room_) {
+      kept_ = first_with_room(prompt_, conversation_, replaced, tokens() - room_);
       RETURN_IF_ERROR(encode());
-    } else {
-      whole_ = prompt_;
     }
     while (prompt_.tokens.size() > room_ && kept_ + 1 < conversation_.turn_count()) {
       ++kept_;
@@ -95,8 +92,8 @@ class Shortening {
 
   const Newest& newest() const { return newest_; }
   text::EncodedPrompt& prompt() { return prompt_; }
-  std::size_t tokens() const { return tokens_; }  // before any turn was left out
-  std::size_t kept() const { return kept_; }      // the first turn in it
+  std::size_t tokens() const { return whole_.tokens.size(); }  // before any turn was left out
+  std::size_t kept() const { return kept_; }                   // the first turn in it
   bool leaves_out() const { return kept_ > newest_.replaced.end; }
   // Tokens of the turns between the summary and `end`.
   std::size_t tokens_up_to(std::size_t end) const {
@@ -119,28 +116,50 @@ class Shortening {
   const std::size_t room_;
   Newest newest_;
   text::EncodedPrompt prompt_, whole_;
-  std::size_t tokens_ = 0;
   std::size_t kept_ = 0;
 };
 
-// The first turn that stays if a summary is due now.
-std::optional<std::size_t> due_end(const SummaryRule& rule, const Shortening& shortening,
-                                   std::size_t done) {
+// A summary that is due now.
+struct Due {
+  std::size_t end = 0;  // the first turn that stays
+  bool pays = true;     // it makes the prompt shorter
+};
+
+std::optional<Due> find_due(const SummaryRule& rule, const Shortening& shortening,
+                            std::size_t done) {
   const std::size_t from = shortening.newest().replaced.end;
-  if (rule.split_turns > 0 && done - from >= rule.split_turns) return done;
+  if (rule.split_turns > 0 && done - from >= rule.split_turns) return Due{done};
   const std::size_t behind_recent = done - std::min<std::size_t>(done, rule.recent_turns);
   // Half of what still had room goes as well, or the next turn would be where this one is.
   if (shortening.leaves_out())
-    return std::max(shortening.kept() + (done - shortening.kept()) / 2, behind_recent);
-  if (rule.budget_tokens > 0 && shortening.tokens() > rule.budget_tokens) return behind_recent;
-  return std::nullopt;
+    return Due{std::max(shortening.kept() + (done - shortening.kept()) / 2, behind_recent)};
+  if (rule.budget_tokens == 0 || shortening.tokens() <= rule.budget_tokens) return std::nullopt;
+  const bool pays = behind_recent > from && shortening.tokens_up_to(behind_recent) >=
+                                                longest_summary(rule) + kRequestTokens;
+  return Due{behind_recent, pays};
 }
 
-// Whether so many turns are worth a summary: it would not make the prompt shorter else.
-bool pays(const SummaryRule& rule, const Shortening& shortening, std::size_t end) {
-  if (end <= shortening.newest().replaced.end) return false;
-  if (rule.split_turns > 0 || shortening.leaves_out()) return true;
-  return shortening.tokens_up_to(end) >= longest_summary(rule) + kRequestTokens;
+// Takes the summary that suits rule and room, if there is one. True if a newer one is being made.
+Result<bool> choose_summary(SummaryBook& book, const SummaryRule& rule,
+                            const Conversation& conversation, Shortening& shortening) {
+  const std::size_t done = conversation.turn_count() - 1;
+  const std::size_t recent = rule.split_turns > 0 ? 0 : rule.recent_turns;
+  Newest newest = find_newest(book, conversation, done - std::min(done, recent));
+  const bool newer_is_being_made = newest.newer_is_being_made;
+  const std::size_t spared = newest.conclusion.replaced_tokens;
+  const std::size_t instead = newest.conclusion.summary_tokens;
+  RETURN_IF_ERROR(shortening.try_with(std::move(newest)));
+  // Without it the conversation is within the budget: a client went back in it, or allows more.
+  const bool is_needed = rule.split_turns > 0 || shortening.leaves_out() ||
+                         shortening.tokens() + spared > rule.budget_tokens + instead;
+  if (shortening.newest().replaced.end > 0 && !is_needed) RETURN_IF_ERROR(shortening.try_with({}));
+  // Where there is no room, a summary of recent turns is better than none of them.
+  if (shortening.leaves_out()) {
+    Newest later = find_newest(book, conversation, done);
+    if (later.replaced.end > shortening.newest().replaced.end)
+      RETURN_IF_ERROR(shortening.try_with(std::move(later)));
+  }
+  return newer_is_being_made;
 }
 
 }  // namespace
@@ -177,41 +196,23 @@ Result<Shortened> Summaries::shorten(text::RenderInput input, const SummaryRule&
     return out;
   }
   const std::size_t done = turns - 1;  // the running one is not
-  const std::size_t recent = rule.split_turns > 0 ? 0 : rule.recent_turns;
   Shortening shortening(encoder_, input, *conversation,
                         max_context_ - std::min(answer_tokens, max_context_ / 4));
-  Newest newest = find_newest(book_, *conversation, done - std::min(done, recent));
-  const bool newer_is_being_made = newest.newer_is_being_made;
-  // A conversation that this rule would leave as it is (a client went back in it, or allows more).
-  const bool may_be_short = newest.replaced.end > 0 && rule.split_turns == 0;
-  RETURN_IF_ERROR(shortening.try_with(std::move(newest)));
-  if (may_be_short && !shortening.leaves_out() &&
-      shortening.tokens() + shortening.newest().conclusion.replaced_tokens <=
-          rule.budget_tokens + shortening.newest().conclusion.summary_tokens)
-    RETURN_IF_ERROR(shortening.try_with({}));
-  // Where there is no room, a summary of recent turns is better than none of them.
-  if (shortening.leaves_out()) {
-    Newest later = find_newest(book_, *conversation, done);
-    if (later.replaced.end > shortening.newest().replaced.end)
-      RETURN_IF_ERROR(shortening.try_with(std::move(later)));
-  }
-  const std::optional<std::size_t> end = due_end(rule, shortening, done);
+  ASSIGN_OR_RETURN(const bool newer_is_being_made,
+                   choose_summary(book_, rule, *conversation, shortening));
   const Replaced& replaced = shortening.newest().replaced;
-  if (end.has_value() && newer_is_being_made) {
-    out.report.next = NextSummary::kBeingMade;
-  } else if (end.has_value() && !pays(rule, shortening, *end)) {
-    out.report.next = NextSummary::kNothing;
-  } else if (end.has_value()) {
-    out.report.next = NextSummary::kDue;
-    out.task = SummaryTask{.conversation = conversation,
-                           .frame = input,
-                           .owner = std::move(owner),
-                           .summary_tokens = longest_summary(rule),
-                           .so_far_end = replaced.end,
-                           .so_far = shortening.newest().conclusion,
-                           .end = *end};
-    out.task->frame.add_generation_prompt = true;
-    out.task->frame.continue_final_message = false;
+  if (const std::optional<Due> due = find_due(rule, shortening, done)) {
+    out.report.next = newer_is_being_made ? NextSummary::kBeingMade
+                      : due->pays         ? NextSummary::kDue
+                                          : NextSummary::kNothing;
+    if (out.report.next == NextSummary::kDue)
+      out.task = SummaryTask{.conversation = conversation,
+                             .frame = input,
+                             .owner = std::move(owner),
+                             .summary_tokens = longest_summary(rule),
+                             .so_far_end = replaced.end,
+                             .so_far = shortening.newest().conclusion,
+                             .end = due->end};
   }
   out.prompt = std::move(shortening.prompt());
   out.report.left_out_turns = static_cast<std::uint32_t>(shortening.kept() - replaced.end);

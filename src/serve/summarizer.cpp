@@ -86,8 +86,8 @@ void Summarizer::take_events() {
   }
 }
 
-// Submits the job's next request, or ends it. An answer that waits must not be refused for the sake
-// of a summary: where the queue is full, the summary is.
+// Submits the job's next request, or ends it. What gives way takes no place in the queue, so an
+// engine refuses it only when it shuts down.
 void Summarizer::go_on(std::size_t index) {
   Slot& slot = slots_[index];
   if (std::optional<engine::GenerateRequest> request = slot.job->next()) {

@@ -92,6 +92,8 @@ Result<text::EncodedPrompt> SummaryJob::encode(std::vector<text::ChatMessage> me
                                                bool for_summary) const {
   text::RenderInput input = task_.frame;
   input.messages = std::move(messages);
+  input.add_generation_prompt = true;
+  input.continue_final_message = false;
   if (for_summary && input.extra_json.empty()) input.extra_json = R"({"enable_thinking": false})";
   return encoder_.encode(std::move(input));
 }
