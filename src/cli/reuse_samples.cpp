@@ -142,36 +142,33 @@ ReuseCase make_copied(Rng& rng) {
   return made;
 }
 
+// Case i of a kind depends on the seed, i and where the kind's numbers begin.
+void add_cases(std::vector<ReuseCase>& cases, std::size_t count, std::uint64_t seed,
+               std::uint64_t kind_begin, ReuseCase (*make)(Rng&)) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Rng rng(seed * 1'000'003 + kind_begin + i);
+    cases.push_back(make(rng));
+  }
+}
+
 }  // namespace
 
 std::vector<ReuseCase> generate_copied_cases(std::uint64_t seed, std::size_t count) {
   std::vector<ReuseCase> cases;
-  for (std::size_t i = 0; i < count; ++i) {
-    Rng rng(seed * 1'000'003 + 800'000 + i);
-    cases.push_back(make_copied(rng));
-  }
+  add_cases(cases, count, seed, 800'000, make_copied);
   return cases;
 }
 
 std::vector<ReuseCase> generate_next_turn_cases(std::uint64_t seed, std::size_t count) {
   std::vector<ReuseCase> cases;
-  for (std::size_t i = 0; i < count; ++i) {
-    Rng rng(seed * 1'000'003 + 900'000 + i);
-    cases.push_back(make_next_turn(rng));
-  }
+  add_cases(cases, count, seed, 900'000, make_next_turn);
   return cases;
 }
 
 std::vector<ReuseCase> generate_reuse_cases(std::uint64_t seed, std::size_t count) {
   std::vector<ReuseCase> cases;
-  for (std::size_t i = 0; i < count; ++i) {
-    Rng rng(seed * 1'000'003 + i);
-    cases.push_back(make_recombined(rng));
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    Rng rng(seed * 1'000'003 + 500'000 + i);
-    cases.push_back(make_edited(rng));
-  }
+  add_cases(cases, count, seed, 0, make_recombined);
+  add_cases(cases, count, seed, 500'000, make_edited);
   return cases;
 }
 

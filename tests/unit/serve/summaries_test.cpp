@@ -13,33 +13,20 @@
 #include <vector>
 
 #include "support/byte_tokenizer.h"
+#include "support/chats.h"
 
 namespace refrain::serve {
 namespace {
 
 using engine::GenerateRequest;
 using engine::TokenEvent;
-using text::ChatMessage;
+using test::chat;
+using test::turns;
+using test::words;
 
 constexpr std::string_view kTemplate =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
-
-std::vector<ChatMessage> chat(const std::vector<std::pair<std::string, std::string>>& messages) {
-  std::vector<ChatMessage> list;
-  for (const auto& [role, content] : messages) {
-    list.emplace_back().role = role;
-    list.back().content = content;
-  }
-  return list;
-}
-
-std::string roles_and_text(const std::vector<ChatMessage>& messages) {
-  std::string text;
-  for (const ChatMessage& message : messages)
-    text += message.content == kSummaryRequest ? "?" : message.role.substr(0, 1) + message.content;
-  return text;
-}
 
 // Keeps what it is asked for until the test answers.
 class ScriptedEngine final : public Submitter {
@@ -109,7 +96,7 @@ class SummariesTest : public testing::Test {
     summaries_ = std::make_unique<Summaries>(encoder_, engine_, metrics_, kContext);
   }
 
-  Shortened shorten(const std::vector<ChatMessage>& messages, const SummaryRule& rule,
+  Shortened shorten(const std::vector<text::ChatMessage>& messages, const SummaryRule& rule,
                     SummaryOwner owner = {}, std::uint32_t answer_tokens = 50) {
     Result<Shortened> result =
         summaries_->shorten({.messages = messages}, rule, std::move(owner), answer_tokens);
@@ -124,6 +111,21 @@ class SummariesTest : public testing::Test {
     for (int i = 0; i < 1000 && counted(result) < count; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(counted(result), count);
+  }
+  // Answers "Piece 1." and so on until the prompt is computed ahead; gives what was asked.
+  std::vector<std::string> answer_pieces() {
+    std::vector<std::string> prompts;
+    while (const auto asked = engine_.next()) {
+      if (asked->request.max_tokens == 0) {
+        answer(*asked, "");
+        return prompts;
+      }
+      EXPECT_LE(asked->request.prompt.size() + asked->request.max_tokens, kContext);
+      prompts.push_back(text_of(asked->request.prompt));
+      answer(*asked, "Piece " + std::to_string(prompts.size()) + ".");
+    }
+    ADD_FAILURE() << "nothing was computed ahead";
+    return prompts;
   }
   // Until the summary that was answered is in the book: its prompt is asked for.
   void expect_warmed(const std::string& has, const std::string& lacks) {
@@ -143,88 +145,6 @@ class SummariesTest : public testing::Test {
   metrics::Registry metrics_;
   std::unique_ptr<Summaries> summaries_;
 };
-
-std::string words(std::size_t bytes, char letter) {
-  return std::string(bytes, letter);
-}
-
-// Turns of a user and an assistant, 200 bytes each, and the running one.
-std::vector<ChatMessage> turns(std::size_t done) {
-  auto list = chat({{"system", "Be brief."}});
-  for (std::size_t i = 0; i < done; ++i) {
-    const char letter = static_cast<char>('a' + i);
-    for (const ChatMessage& message :
-         chat({{"user", words(100, letter)}, {"assistant", words(100, letter)}}))
-      list.push_back(message);
-  }
-  list.emplace_back().role = "user";
-  list.back().content = "And now?";
-  return list;
-}
-
-TEST(Conversation, TurnsBeginWithAUserAndHoldAllUpToTheNext) {
-  const Conversation conversation(chat({{"system", "S"},
-                                        {"assistant", "Hello"},
-                                        {"user", "1"},
-                                        {"user", "1b"},
-                                        {"assistant", "A"},
-                                        {"tool", "T"},
-                                        {"assistant", "B"},
-                                        {"user", "2"}}),
-                                  {});
-  ASSERT_EQ(conversation.turn_count(), 2U);
-  EXPECT_EQ(conversation.turn_begin(0), 2U);
-  EXPECT_EQ(conversation.turn_begin(1), 7U);
-  EXPECT_EQ(roles_and_text(conversation.shortened({}, 0)), "sSaHellou1u1baAtTaBu2");
-  EXPECT_EQ(roles_and_text(conversation.shortened({1, "sum"}, 1)), "sSaHello?asumu2");
-  EXPECT_EQ(roles_and_text(conversation.asking({}, 1)), "sSaHellou1u1baAtTaB?");
-  EXPECT_EQ(conversation.shortened_begin({1, "sum"}, 1), 4U);
-  EXPECT_EQ(Conversation(chat({{"system", "S"}}), {}).turn_count(), 0U);
-}
-
-TEST(Conversation, KeysAreOfAllThatStandsInFront) {
-  const auto key = [](const std::vector<ChatMessage>& messages, std::size_t turn, Hash128 seed) {
-    return Conversation(messages, seed).key(turn);
-  };
-  EXPECT_EQ(key(turns(2), 1, {}), key(turns(3), 1, {}));
-  EXPECT_NE(key(turns(2), 1, {}), key(turns(2), 2, {}));
-  EXPECT_NE(key(turns(2), 1, {}), key(turns(2), 1, hash_text("other tenant")));
-  EXPECT_NE(key(chat({{"user", "ab"}, {"assistant", "c"}, {"user", ""}}), 1, {}),
-            key(chat({{"user", "a"}, {"assistant", "bc"}, {"user", ""}}), 1, {}));
-}
-
-TEST(SummaryBook, HoldsTheBytesItMayAndForgetsTheOldest) {
-  SummaryBook book(3 * (SummaryBook::kEntryBytes + 10));
-  const auto key = [](int i) { return hash_text(std::to_string(i)); };
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(book.begin(key(i)));
-    EXPECT_FALSE(book.begin(key(i)));
-    EXPECT_TRUE(book.is_being_made(key(i)));
-    EXPECT_FALSE(book.find(key(i)).has_value());
-    book.finish(key(i), Conclusion{.text = words(10, 'x')});
-  }
-  EXPECT_TRUE(book.find(key(0)).has_value());
-  ASSERT_TRUE(book.begin(key(3)));
-  book.finish(key(3), Conclusion{.text = words(10, 'x')});
-  EXPECT_FALSE(book.find(key(1)).has_value());
-  EXPECT_TRUE(book.find(key(0)).has_value());
-  EXPECT_LE(book.bytes(), 3 * (SummaryBook::kEntryBytes + 10));
-  ASSERT_TRUE(book.begin(key(4)));
-  book.give_up(key(4));
-  EXPECT_TRUE(book.begin(key(4)));
-}
-
-TEST(WithoutRepeats, SaysNothingTwiceInARow) {
-  EXPECT_EQ(without_repeats("It is red. It is red. It is red. Ends"), "It is red. Ends");
-  EXPECT_EQ(without_repeats("One. Two. Three. One. Two. Three. One. Two."),
-            "One. Two. Three. One. Two.");
-  // What comes again elsewhere may be another fact.
-  const std::string list =
-      "Ticket 41:\n- open\n- Owner: Maria\nTicket 42:\n- open\n- Owner: Maria\n";
-  EXPECT_EQ(without_repeats(list), list);
-  EXPECT_EQ(without_repeats("1. one\n2. two\n"), "1. one\n2. two\n");
-  EXPECT_EQ(without_repeats(""), "");
-}
 
 // B6: the turn that passes the budget is answered whole; the next one finds the summary.
 TEST_F(SummariesTest, AChatPastItsBudgetGoesOnWithItsSummary) {
@@ -311,18 +231,7 @@ TEST_F(SummariesTest, WhatHasNoRoomIsLeftOutAndSummarisedInPieces) {
   EXPECT_NE(text_of(first.prompt.tokens).find("And now?"), std::string::npos);
   ASSERT_TRUE(first.task.has_value());
   summaries_->begin(*first.task);
-  int pieces = 0;
-  for (;;) {
-    const auto asked = engine_.next();
-    ASSERT_TRUE(asked.has_value());
-    if (asked->request.max_tokens == 0) {
-      answer(*asked, "");
-      break;
-    }
-    EXPECT_LE(asked->request.prompt.size() + asked->request.max_tokens, kContext);
-    answer(*asked, "Piece " + std::to_string(++pieces) + ".");
-  }
-  EXPECT_EQ(pieces, 4);
+  EXPECT_EQ(answer_pieces().size(), 4U);
   const Shortened second = shorten(turns(20), rule);
   EXPECT_EQ(second.report.replaced_turns, 19U);
   EXPECT_EQ(second.report.text, "Piece 4.");
@@ -394,19 +303,9 @@ TEST_F(SummariesTest, ATurnThatIsTooLongToBeSummarisedIsPassedOver) {
   messages[3].content = words(1900, 'b');  // with the question it does not fit
   const Shortened first = shorten(messages, rule);
   summaries_->begin(first.task.value());
-  std::vector<std::string> prompts;
-  for (;;) {
-    const auto asked = engine_.next();
-    ASSERT_TRUE(asked.has_value());
-    if (asked->request.max_tokens == 0) {
-      answer(*asked, "");
-      break;
-    }
-    prompts.push_back(text_of(asked->request.prompt));
-    answer(*asked, "Piece " + std::to_string(prompts.size()) + ".");
-  }
-  EXPECT_NE(prompts.front().find("aaaa"), std::string::npos);
+  const std::vector<std::string> prompts = answer_pieces();
   ASSERT_GE(prompts.size(), 2U);
+  EXPECT_NE(prompts.front().find("aaaa"), std::string::npos);
   EXPECT_NE(prompts[1].find("too long to be summarised"), std::string::npos);
   EXPECT_EQ(shorten(messages, rule).report.replaced_turns, 11U);
 }
