@@ -52,6 +52,24 @@ def headers_of(tenant):
     return {"Authorization": f"Bearer key-of-{tenant}"}
 
 
+class Figures:
+    """One answer of /metrics."""
+
+    def __init__(self, exposition):
+        self.lines = [found.groups(default="") for found in
+                      re.finditer(r"^refrain:(\w+)(\{[^}]*\})? (\S+)$", exposition, re.MULTILINE)]
+
+    def __call__(self, name, **labels):
+        return sum(float(value) for line, with_labels, value in self.lines if line == name and all(
+            f'{key}="{wanted}"' in with_labels for key, wanted in labels.items()))
+
+    def held(self):
+        """What still runs, waits or is held, by name; empty when nothing is."""
+        counts = {name: self(name) for name in ("num_requests_running", "num_requests_waiting")}
+        counts |= {f"{state} blocks": self("kv_blocks", state=state) for state in ("pinned", "reserved")}
+        return {name: count for name, count in counts.items() if count}
+
+
 class Soak:
     def __init__(self, binary, seed, flags=(), reuse_modes=()):
         self.is_mixed = bool(reuse_modes)
@@ -66,14 +84,9 @@ class Soak:
     def ask(self, path, body, tenant=TENANTS[0], method="POST"):
         return http_client.exchange(self.server.port, method, path, body, headers_of(tenant))
 
-    def metric(self, name, **labels):
-        total = 0.0
-        for line in self.ask("/metrics", None, method="GET").body.decode().splitlines():
-            found = re.match(r"refrain:(\w+)(\{[^}]*\})? (\S+)$", line)
-            if found and found.group(1) == name and all(
-                    f'{key}="{value}"' in (found.group(2) or "") for key, value in labels.items()):
-                total += float(found.group(3))
-        return total
+    def figures(self):
+        """All metrics of one moment: in a mix, idle work begins whenever nothing runs, so two scrapes may differ."""
+        return Figures(self.ask("/metrics", None, method="GET").body.decode())
 
     def visit(self, visit: Visit):
         """One client from its first byte to its last."""
@@ -120,31 +133,34 @@ class Soak:
                 raise Failed(f"after {seconds} s still not: {what}\n{self.server.stderr()[-1000:]}")
             time.sleep(0.05)
 
-    def settle(self):
-        """Nothing runs, nothing waits, nothing is held."""
-        for name in ("num_requests_running", "num_requests_waiting"):
-            self.until(f"{name} = 0", lambda name=name: self.metric(name) == 0)
-        for state in ("pinned", "reserved"):
-            self.until(f"no block is {state}",
-                       lambda state=state: self.metric("kv_blocks", state=state) == 0)
+    def settle(self, blocks):
+        """The figures of a moment at which nothing runs, waits or is held, and every block is accounted for."""
+        deadline = time.monotonic() + 20
+        while True:
+            figures = self.figures()
+            held, kept = figures.held(), figures("kv_blocks", state="evictable")
+            free = figures("kv_blocks", state="free")
+            if not held and free + kept == blocks:
+                return figures
+            if time.monotonic() > deadline:
+                raise Failed(f"after 20 s {held} are held, {free} blocks are free and {kept} kept of {blocks}")
+            time.sleep(0.05)
 
     def check(self, what, holds):
         if not holds:
             raise Failed(what)
 
-    def check_figures(self, blocks):
-        """Blocks and counters add up."""
-        kept = self.metric("kv_blocks", state="evictable")
-        self.check("free + evictable = all blocks", self.metric("kv_blocks", state="free") + kept == blocks)
-        self.check("something is cached", kept > 0)
+    def check_figures(self, figures, blocks):
+        """What was counted adds up."""
+        self.check("something is cached", figures("kv_blocks", state="evictable") > 0)
         self.check("blocks were evicted",
-                   self.metric("prefix_cache_evicted_blocks_total") > (0 if self.is_mixed else blocks))
-        received, ended = (self.metric(name) for name in ("requests_received_total", "request_success_total"))
+                   figures("prefix_cache_evicted_blocks_total") > (0 if self.is_mixed else blocks))
+        received, ended = (figures(name) for name in ("requests_received_total", "request_success_total"))
         self.check(f"{received} received, {ended} ended", received == ended)
-        self.check("many were aborted", self.metric("request_success_total", finished_reason="abort") > 0)
-        self.check("no request ended by a fault", self.metric("request_success_total", finished_reason="error") == 0)
-        self.check("hits <= queries", 0 < self.metric("prefix_cache_hits_total") <= self.metric("prefix_cache_queries_total"))
-        self.check("cached + computed = prompt tokens", self.metric("prompt_tokens_total") == self.metric("prompt_tokens_by_source_total"))
+        self.check("many were aborted", figures("request_success_total", finished_reason="abort") > 0)
+        self.check("no request ended by a fault", figures("request_success_total", finished_reason="error") == 0)
+        self.check("hits <= queries", 0 < figures("prefix_cache_hits_total") <= figures("prefix_cache_queries_total"))
+        self.check("cached + computed = prompt tokens", figures("prompt_tokens_total") == figures("prompt_tokens_by_source_total"))
 
     def check_service(self):
         """It still serves as at the beginning."""
@@ -159,22 +175,22 @@ class Soak:
 
     def run(self, count):
         started = time.monotonic()
-        blocks = self.metric("kv_blocks")
-        early = count * 3 // 10
+        blocks = self.figures()("kv_blocks")
+        early = count // 2
         self.send(early)
-        self.settle()
+        self.settle(blocks)
         files, before = self.server.open_files(), self.server.memory_bytes()
         self.send(count - early)
-        self.settle()
+        figures = self.settle(blocks)
         grown = self.server.memory_bytes() - before
-        ends = {reason: int(self.metric("request_success_total", finished_reason=reason))
+        ends = {reason: int(figures("request_success_total", finished_reason=reason))
                 for reason in ("stop", "length", "abort", "rejected")}
         print(f"{count} requests in {time.monotonic() - started:.0f} s: {dict(self.outcomes)}, ended {ends}; "
               f"memory after {early}: {before >> 10} KiB, then {grown / 1024:+.0f} KiB", flush=True)
-        self.approximate = {name: int(self.metric(f"prompt_tokens_{name}_total")) for name in ("moved", "repaired")}
+        self.approximate = {name: int(figures(f"prompt_tokens_{name}_total")) for name in ("moved", "repaired")}
         if self.is_mixed:
             print(f"  approximate prompt tokens: {self.approximate}", flush=True)
-        self.check_figures(blocks)
+        self.check_figures(figures, blocks)
         self.check(f"memory grew by {grown >> 10} KiB", grown < MOST_GROWTH_BYTES)
         self.until("no file is left open", lambda: self.server.open_files() <= files + 2, 5)
         self.check_service()
