@@ -7,6 +7,7 @@
 
 #include "base/channel.h"
 #include "base/str.h"
+#include "serve/chat_encoder.h"
 #include "serve/reuse_words.h"
 #include "text/normalizer.h"
 
@@ -45,15 +46,15 @@ Answerer::Answerer(EngineHost& host, const Settings& settings, Console& console)
 
 Answerer::~Answerer() = default;
 
-engine::GenerateRequest Answerer::make_request(TokenList tokens) const {
+engine::GenerateRequest Answerer::make_request(text::EncodedPrompt prompt) const {
   engine::GenerateRequest request;
   const std::uint32_t context = host_.compute.sizing.max_context;
-  const auto room =
-      tokens.size() < context ? context - static_cast<std::uint32_t>(tokens.size()) : 0U;
+  const std::size_t tokens = prompt.tokens.size();
+  const auto room = tokens < context ? context - static_cast<std::uint32_t>(tokens) : 0U;
   // An answer that would not fit is cut short, a prompt that does not fit is refused by submit().
   const auto wanted = static_cast<std::uint32_t>(settings_.integer("--max-tokens"));
   request.max_tokens = std::max(1U, std::min(wanted, room));
-  request.prompt = std::move(tokens);
+  serve::set_prompt(request, std::move(prompt));
   request.sampling = default_sampling(settings_);
   request.reuse = default_reuse(settings_);
   request.context = default_context(settings_);
@@ -73,8 +74,7 @@ Result<Answer> Answerer::chat(std::vector<text::ChatMessage> messages, const OnT
   }
   if (settings_.boolean("--normalize-input")) (void)text::normalize_user_messages(messages);
   ASSIGN_OR_RETURN(serve::Shortened shortened, shorten({.messages = std::move(messages)}));
-  engine::GenerateRequest request = make_request(std::move(shortened.prompt.tokens));
-  request.message_begin = std::move(shortened.prompt.message_begin);
+  engine::GenerateRequest request = make_request(std::move(shortened.prompt));
   ASSIGN_OR_RETURN(Answer answer, follow(std::move(request), on_text));
   if (session_ == nullptr) return answer;
   answer.summary = std::move(shortened.report);
@@ -98,7 +98,7 @@ Result<Answer> Answerer::complete(std::string_view prompt, const OnText& on_text
   if (tokens.empty()) {
     return Error{Code::kInvalidArgument, "the prompt is empty", "give some text to continue"};
   }
-  return follow(make_request(std::move(tokens)), on_text);
+  return follow(make_request({.tokens = std::move(tokens), .message_begin = {}}), on_text);
 }
 
 Result<Answer> Answerer::follow(engine::GenerateRequest request, const OnText& on_text) {

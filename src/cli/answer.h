@@ -49,7 +49,7 @@ class Answerer {
  private:
   class Queue;
   struct Session;  // what --context-policy summary needs
-  engine::GenerateRequest make_request(TokenList tokens) const;
+  engine::GenerateRequest make_request(text::EncodedPrompt prompt) const;
   Result<Answer> follow(engine::GenerateRequest request, const OnText& on_text);
   Result<serve::Shortened> shorten(text::RenderInput input);
 

@@ -242,6 +242,7 @@ engine::TrimParts Compute::trim_parts(kv::Ledger& ledger) const {
           .can_look = gives_attention,
           .layer_count = shape.layer_count,
           .kv_head_count = shape.kv_head_count,
+          .vocabulary_size = shape.vocabulary_size,
           .window = has_local_layers ? shape.sliding_window : 0,
           .repeat_request = loaded.tokenizer->encode(engine::kRepeatRequest, {.add_bos = false})};
 }

@@ -203,7 +203,7 @@ Result<TrimResult> TrimBench::measure_cut(const TokenList& context,
   const std::uint32_t scratch = engine::ContextTrim::scratch_tokens(parts_, policy);
   ASSIGN_OR_RETURN(const SequenceId id, open(context, std::max(longest, scratch)));
   ledger_->stop_publishing(id);
-  engine::ContextTrim trim(parts_, id, policy, context, scores);
+  engine::ContextTrim trim(parts_, id, policy, {.tokens = context}, scores);
   TrimResult result{.policy = &policy, .ratio = ratio, .context_tokens = length};
   const auto cut_and_ask = [&]() -> Result<void> {
     const Tick began = clock_.now();

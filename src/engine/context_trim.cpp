@@ -2,9 +2,11 @@
 #include "engine/context_trim.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/distribution.h"
 
 namespace refrain::engine {
 namespace {
@@ -12,9 +14,21 @@ namespace {
 constexpr std::uint32_t kAskedRows = 64;   // of the end of a context
 constexpr std::uint32_t kPieceRows = 256;  // of a repetition, with what asks for it
 constexpr std::uint32_t kLeadRows = 8;     // in front of a piece, so that it is clear what follows
+constexpr std::uint32_t kLogits = 16U << 20U;  // of one pass, 64 MiB
 
 std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
   return (tokens + block_size - 1) / block_size;
+}
+
+// In nats; 1 where the logits say nothing.
+float surprise_of(std::span<const float> logits, TokenId token) {
+  const LogitScan scan = scan_logits(logits);
+  if (!scan.finite) return 1.0F;
+  // Float exponentials: log_sum_exp() takes four times as long, for digits that nothing here needs.
+  double sum = 0;
+  for (const float logit : logits) sum += double{std::exp(logit - scan.max)};
+  const float lead = scan.max - logits[static_cast<std::size_t>(to_int(token))];
+  return std::max(0.0F, static_cast<float>(std::log(sum)) + lead);
 }
 
 }  // namespace
@@ -27,21 +41,21 @@ std::uint32_t ContextTrim::scratch_tokens(const TrimParts& parts, const model::T
     case model::TrimLook::kLastRows:
       return kAskedRows + 3 * block_size;  // whole blocks on both sides
     case model::TrimLook::kRepetition:
-      return kPieceRows;
+      return kPieceRows + (policy.weighs_surprise ? 3 * block_size : 0);
   }
   return 0;
 }
 
 ContextTrim::ContextTrim(const TrimParts& parts, SequenceId id, const model::TrimPolicy& policy,
-                         TokenList context, model::TrimScores scores)
+                         TrimmedContext context, model::TrimScores scores)
     : parts_(parts),
       id_(id),
       policy_(policy),
       context_(std::move(context)),
       scores_(std::move(scores)) {
   const std::uint32_t length = parts_.ledger->length(id_);
-  CHECK(length == context_.size() && parts_.ledger->dropped(id_) == 0, "another context");
-  looked_ = policy_.look == model::TrimLook::kNone ? context_.size() : scores_.length;
+  CHECK(length == context_.tokens.size() && parts_.ledger->dropped(id_) == 0, "another context");
+  looked_ = policy_.look == model::TrimLook::kNone ? length : scores_.length;
   CHECK(looked_ <= length &&
             (looked_ == 0 || looked_ == length || policy_.look == model::TrimLook::kRepetition),
         "scores of another context");
@@ -54,80 +68,139 @@ ContextTrim::ContextTrim(const TrimParts& parts, SequenceId id, const model::Tri
 
 Result<void> ContextTrim::look(Tick now) {
   CHECK(looking(), "all was looked at");
-  const Pass pass = policy_.look == model::TrimLook::kLastRows ? last_rows(now) : next_piece(now);
-  const Result<void> ran = run(pass);
+  Result<void> ran;
+  if (policy_.look == model::TrimLook::kLastRows) {
+    const std::size_t length = context().size();
+    ran = run(rows_again(length - std::min<std::size_t>(length, kAskedRows), length, now), {});
+    looked_ = length;
+  } else {
+    ran = look_at_piece(now);
+  }
   parts_.ledger->rollback(id_);
   return ran;
 }
 
-// The last rows once more, at their own positions, in blocks of their own: what they write is what
-// their shared blocks hold already.
-ContextTrim::Pass ContextTrim::last_rows(Tick now) {
+// One of its two passes: the first finds what the second is weighted with.
+Result<void> ContextTrim::look_at_piece(Tick now) {
+  const std::size_t end = piece_end();
+  if (policy_.weighs_surprise && surprise_.empty())
+    return find_surprise(rows_again(looked_, end, now));
+  const Result<void> ran = run(repetition(end, now), surprise_);
+  surprise_.clear();
+  looked_ = end;
+  return ran;
+}
+
+// Rows [begin, end) once more, at their own positions, in blocks of their own: what they write is
+// what their shared blocks hold already.
+ContextTrim::Pass ContextTrim::rows_again(std::size_t begin, std::size_t end, Tick now) {
   const std::uint32_t block_size = parts_.bounds().block_size;
-  const auto length = static_cast<std::uint32_t>(context_.size());
-  const std::uint32_t asked = std::min(length, kAskedRows);
+  const auto length = static_cast<std::uint32_t>(context().size());
   Pass pass;
-  pass.first = (length - asked) / block_size * block_size;
-  pass.asked_from = length - asked - pass.first;
+  pass.first = static_cast<std::uint32_t>(begin / block_size * block_size);
+  pass.asked_from = static_cast<std::uint32_t>(begin) - pass.first;
   pass.end = length;
-  pass.tokens.assign(context_.begin() + pass.first, context_.end());
+  const auto at = [&](std::size_t index) {
+    return context().begin() + static_cast<std::ptrdiff_t>(index);
+  };
+  pass.tokens.assign(at(pass.first), at(end));
   const std::uint32_t blocks = blocks_of(length, block_size);
-  const std::uint32_t again = blocks - pass.first / block_size;
+  const std::uint32_t again =
+      blocks_of(static_cast<std::uint32_t>(end), block_size) - pass.first / block_size;
   const TokenList fill((blocks + again) * block_size - length, TokenId{0});
   parts_.ledger->append(id_, fill, now);
   const kv::BlockTable& table = parts_.ledger->table(id_);
   pass.table.assign(table.begin(), table.begin() + pass.first / block_size);
   pass.table.insert(pass.table.end(), table.begin() + blocks, table.end());
-  looked_ = context_.size();
   return pass;
 }
 
-ContextTrim::Pass ContextTrim::next_piece(Tick now) {
+std::size_t ContextTrim::lead_tokens() const {
+  return parts_.repeat_request.size() + std::min<std::size_t>(looked_, kLeadRows);
+}
+
+std::size_t ContextTrim::piece_end() const {
+  CHECK(lead_tokens() < kPieceRows, "no room for a piece behind what asks for it");
+  return std::min<std::size_t>(context().size(), looked_ + kPieceRows - lead_tokens());
+}
+
+ContextTrim::Pass ContextTrim::repetition(std::size_t end, Tick now) {
   Pass pass;
-  pass.first = static_cast<std::uint32_t>(context_.size());
+  pass.first = static_cast<std::uint32_t>(context().size());
   pass.tokens = parts_.repeat_request;
   const auto at = [&](std::size_t index) {
-    return context_.begin() + static_cast<std::ptrdiff_t>(index);
+    return context().begin() + static_cast<std::ptrdiff_t>(index);
   };
   pass.tokens.insert(pass.tokens.end(), at(looked_ - std::min<std::size_t>(looked_, kLeadRows)),
                      at(looked_));
   pass.asked_from = static_cast<std::uint32_t>(pass.tokens.size());
-  CHECK(pass.asked_from < kPieceRows, "no room for a piece behind what asks for it");
-  const std::size_t end =
-      std::min<std::size_t>(context_.size(), looked_ + kPieceRows - pass.asked_from);
   pass.tokens.insert(pass.tokens.end(), at(looked_), at(end));
   parts_.ledger->append(id_, pass.tokens, now);
   pass.table = parts_.ledger->table(id_);
   // Each row is judged by its own piece alone: so what was found for a beginning stays what it is.
   pass.begin = static_cast<std::uint32_t>(looked_);
   pass.end = static_cast<std::uint32_t>(end);
-  looked_ = end;
   return pass;
 }
 
-Result<void> ContextTrim::run(const Pass& pass) {
-  const std::uint32_t block_size = parts_.bounds().block_size;
+// Rows [done, end) of a pass; those from `asked_from` on are asked for.
+void ContextTrim::fill_batch(const Pass& pass, std::uint32_t done, std::uint32_t end) {
+  batch_.sequences.assign(1, {.table = &pass.table, .length = pass.first + end});
+  batch_.rows.clear();
+  for (; done < end; ++done) {
+    const auto position = static_cast<Position>(pass.first + done);
+    batch_.rows.push_back({.token = pass.tokens[done],
+                           .position = position,
+                           .sequence = 0,
+                           .slot = kv::slot_of(pass.table, position, parts_.bounds().block_size)});
+  }
+}
+
+// `weights`: of the rows that are asked; empty: all count the same.
+Result<void> ContextTrim::run(const Pass& pass, std::span<const float> weights) {
   const auto count = static_cast<std::uint32_t>(pass.tokens.size());
   batch_.first_mass_layer = 0;
   batch_.mass_kind = policy_.mass;
   for (std::uint32_t done = 0; done < count;) {
     const std::uint32_t end = std::min(count, done + parts_.executor->max_batch_rows());
-    batch_.sequences.assign(1, {.table = &pass.table, .length = pass.first + end});
-    batch_.rows.clear();
-    for (; done < end; ++done) {
-      const auto position = static_cast<Position>(pass.first + done);
-      batch_.rows.push_back({.token = pass.tokens[done],
-                             .position = position,
-                             .sequence = 0,
-                             .slot = kv::slot_of(pass.table, position, block_size),
-                             // Without a row that wants logits the last layer attends to nothing.
-                             .wants_logits = done + 1 == end,
-                             .wants_mass = done >= pass.asked_from});
+    fill_batch(pass, done, end);
+    for (std::uint32_t row = std::max(done, pass.asked_from); row < end; ++row) {
+      batch_.rows[row - done].wants_mass = true;
+      if (!weights.empty()) batch_.rows[row - done].mass_weight = weights[row - pass.asked_from];
     }
+    // Without a row that wants logits the last layer attends to nothing.
+    batch_.rows.back().wants_logits = true;
     RETURN_IF_ERROR(parts_.executor->run(batch_, output_));
     for (const model::AttentionMass& mass : output_.mass)
       scores_.add(mass, policy_.mass, pass.begin, pass.end);
+    done = end;
   }
+  return {};
+}
+
+// How much the token behind each asked row surprises the model: -log of its probability. Nobody
+// knows what comes behind the last one.
+Result<void> ContextTrim::find_surprise(const Pass& pass) {
+  const auto count = static_cast<std::uint32_t>(pass.tokens.size());
+  std::vector<float> found;
+  const std::uint32_t most =
+      std::clamp(kLogits / parts_.vocabulary_size, 1U, parts_.executor->max_batch_rows());
+  for (std::uint32_t done = 0; done < count;) {
+    const std::uint32_t end = std::min(count, done + most);
+    fill_batch(pass, done, end);
+    const std::uint32_t asked = std::max(done, pass.asked_from);
+    for (std::uint32_t row = asked; row < end; ++row) batch_.rows[row - done].wants_logits = true;
+    RETURN_IF_ERROR(parts_.executor->run(batch_, output_));
+    for (std::uint32_t row = asked; row < end; ++row) {
+      const auto logits =
+          std::span(output_.logits)
+              .subspan(std::size_t{row - asked} * parts_.vocabulary_size, parts_.vocabulary_size);
+      const std::size_t next = std::size_t{pass.first} + row + 1;
+      found.push_back(next < context().size() ? surprise_of(logits, context()[next]) : 1.0F);
+    }
+    done = end;
+  }
+  surprise_ = std::move(found);
   return {};
 }
 
@@ -135,8 +208,10 @@ Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_to
                               std::uint32_t max_total_tokens) {
   CHECK(!looking() && !was_cut(), "a context is cut once, after the look");
   const std::uint32_t rows = parts_.ledger->length(id_);
+  model::TrimBounds bounds = parts_.bounds();
+  bounds.head_rows = context_.head_tokens;
   const std::optional<model::TrimShape> shape =
-      model::trim_shape(policy_, rows, budget_tokens, room_tokens, parts_.bounds());
+      model::trim_shape(policy_, rows, budget_tokens, room_tokens, bounds, context_.turn_begin);
   if (!shape) return {};
   if (policy_.choice == model::TrimChoice::kBlocks) {
     cut_blocks(*shape, max_total_tokens);
@@ -145,6 +220,7 @@ Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_to
   }
   max_total_tokens_ = max_total_tokens;
   kept_front_ = shape->sink_blocks + shape->middle_blocks;
+  recent_row_ = shape->recent_begin * bounds.block_size;
   scores_ = {};
   return {};
 }
@@ -217,12 +293,19 @@ void ContextTrim::cut_blocks(const model::TrimShape& shape, std::uint32_t max_to
 
 void ContextTrim::slide(std::uint32_t budget_tokens) {
   CHECK(was_cut(), "slide() before cut()");
-  const auto most = budget_tokens / parts_.bounds().block_size;
+  const std::uint32_t block_size = parts_.bounds().block_size;
+  const auto most = budget_tokens / block_size;
   const auto have = static_cast<std::uint32_t>(parts_.ledger->table(id_).size());
   if (have <= most) return;
+  std::uint32_t gone = have - most;
+  const std::uint32_t left = have - kept_front_ - gone;
+  const std::uint32_t more = model::blocks_before_turn(recent_row_ + gone * block_size, left,
+                                                       block_size, context_.turn_begin);
+  if (left - more >= model::least_recent_blocks(parts_.bounds())) gone += more;
   const auto cut =
-      parts_.ledger->trim(id_, {kept_front_, kept_front_ + have - most, 0}, max_total_tokens_);
+      parts_.ledger->trim(id_, {kept_front_, kept_front_ + gone, 0}, max_total_tokens_);
   CHECK(cut.ok(), "a cut that gathers nothing needs no room");
+  recent_row_ += gone * block_size;
 }
 
 }  // namespace refrain::engine

@@ -4,10 +4,11 @@
 // The cut rows stay in the prefix tree for others; keys keep their positions. It knows ledger,
 // executor and arena, not requests or batches of others. Engine thread, or an eval's main thread.
 //
-//   look (last rows)   table [ b0 b1 .. bk | blocks with the last rows ]   scratch [ those rows
-//   again ] look (repetition)  table [ b0 b1 .. bn ] scratch [ request, a piece of the context ]
-//   ... cut                table [ b0 | gathered: best rows of each layer and head | recent blocks
-//   ] slide              later rows push the oldest recent blocks out
+//   look (last rows)    table [ b0 b1 .. bk | their blocks ]  scratch [ the last rows again ]
+//   look (repetition)   table [ b0 b1 .. bk | their blocks ]  scratch [ a piece again: surprise ]
+//                       table [ b0 b1 .. bn ]                 scratch [ request, the piece ] ...
+//   cut                 table [ b0 | gathered: best rows of each layer and head | recent blocks ]
+//   slide               later rows push the oldest recent blocks out
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,18 @@ struct TrimParts {
   bool can_look = false;  // the operators give attention mass
   std::uint32_t layer_count = 0;
   std::uint32_t kv_head_count = 0;
+  std::uint32_t vocabulary_size = 0;
   std::uint32_t window = 0;       // of the model's local layers; 0 = none
   TokenList repeat_request = {};  // asks the model to repeat what came before
 
   model::TrimBounds bounds() const { return {ledger->options().block_size, window}; }
+};
+
+// What is trimmed.
+struct TrimmedContext {
+  TokenList tokens;
+  std::uint32_t head_tokens = 0;               // at its beginning, which always stay
+  std::vector<std::uint32_t> turn_begin = {};  // where its turns begin, ascending
 };
 
 // What asks the model for a repetition.
@@ -49,17 +58,17 @@ class ContextTrim {
   // Tokens that a look needs behind the sequence, within what was reserved for it.
   static std::uint32_t scratch_tokens(const TrimParts& parts, const model::TrimPolicy& policy);
 
-  // `context`: the sequence's tokens, all committed and published no more, none cut yet. `scores`
+  // `context`: that of the sequence, all committed and published no more, none cut yet. `scores`
   // of an earlier look at the same context with the same policy spare the look; those of a
   // beginning of it spare that part, where a look repeats the context.
   ContextTrim(const TrimParts& parts, SequenceId id, const model::TrimPolicy& policy,
-              TokenList context, model::TrimScores scores = {});
+              TrimmedContext context, model::TrimScores scores = {});
 
-  bool looking() const { return looked_ < context_.size(); }
+  bool looking() const { return looked_ < context().size(); }
   // One pass. Errors of the executor; the sequence is as it was.
   Result<void> look(Tick now);
   const model::TrimScores& scores() const { return scores_; }
-  const TokenList& context() const { return context_; }
+  const TokenList& context() const { return context_.tokens; }
   std::size_t looked() const { return looked_; }  // tokens of it
 
   // Cuts to `budget_tokens`, with room for `room_tokens` more of them where that is little. The
@@ -68,7 +77,8 @@ class ContextTrim {
   Result<void> cut(std::uint32_t budget_tokens, std::uint32_t room_tokens,
                    std::uint32_t max_total_tokens);
   bool was_cut() const { return kept_front_ > 0; }
-  // Later: what is behind the chosen rows goes, the oldest first, down to the budget.
+  // Later: what is behind the chosen rows goes, the oldest first, down to the budget or a little
+  // further, to the beginning of a turn.
   void slide(std::uint32_t budget_tokens);
   // What heads see of it, for its batches; null if all see the table.
   const model::HeadView* view() const { return view_.get(); }
@@ -82,9 +92,14 @@ class ContextTrim {
     std::uint32_t end = 0;
     kv::BlockTable table;
   };
-  Pass last_rows(Tick now);
-  Pass next_piece(Tick now);
-  Result<void> run(const Pass& pass);
+  Pass rows_again(std::size_t begin, std::size_t end, Tick now);
+  Pass repetition(std::size_t end, Tick now);
+  std::size_t lead_tokens() const;  // in front of the piece of a repetition
+  std::size_t piece_end() const;
+  Result<void> look_at_piece(Tick now);
+  void fill_batch(const Pass& pass, std::uint32_t done, std::uint32_t end);
+  Result<void> run(const Pass& pass, std::span<const float> weights);
+  Result<void> find_surprise(const Pass& pass);
   Result<void> cut_rows(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void cut_blocks(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void gather(const kv::BlockTable& from, std::uint32_t first_row, std::span<const BlockId> to);
@@ -93,11 +108,13 @@ class ContextTrim {
   const TrimParts& parts_;
   const SequenceId id_;
   const model::TrimPolicy& policy_;
-  const TokenList context_;
+  const TrimmedContext context_;
   model::TrimScores scores_;
   std::unique_ptr<model::HeadView> view_;
   std::size_t looked_ = 0;        // tokens of the context, from its beginning
+  std::vector<float> surprise_;   // in nats, of the tokens behind those of the piece at looked_
   std::uint32_t kept_front_ = 0;  // blocks of the table in front of the recent ones, once cut
+  std::uint32_t recent_row_ = 0;  // first row of the context in the recent ones
   std::uint32_t max_total_tokens_ = 0;
   model::Batch batch_;
   model::BatchOutput output_;

@@ -23,7 +23,7 @@ RequestLimits limits_of(const EngineParts& parts, const EngineOptions& options) 
   RequestLimits limits{parts.vocabulary_size, options.max_context,
                        pool.block_count * pool.block_size};
   if (parts.trim.arena != nullptr) {
-    limits.least_context_budget = model::least_trim_budget(parts.trim.bounds());
+    limits.trim = parts.trim.bounds();
     limits.can_look = parts.trim.can_look;
   }
   return limits;

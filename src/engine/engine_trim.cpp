@@ -73,10 +73,15 @@ Result<void> Engine::Impl::trim_context(ActiveRequest& request, Sequence& sequen
 void Engine::Impl::begin_trim(const ActiveRequest& request, Sequence& sequence) {
   const model::TrimPolicy& policy = *request.request().context.policy;
   ledger_.stop_publishing(sequence.id());
-  TokenList context(sequence.tokens().begin(), sequence.tokens().begin() + sequence.computed());
+  const GenerateRequest& asked = request.request();
+  TrimmedContext context{
+      .tokens = {sequence.tokens().begin(), sequence.tokens().begin() + sequence.computed()},
+      .head_tokens = static_cast<std::uint32_t>(asked.head_tokens),
+      .turn_begin = {asked.header_begin.begin(), asked.header_begin.end()}};
+  std::sort(context.turn_begin.begin(), context.turn_begin.end());
   model::TrimScores known;
   if (ScoreStore::keeps(policy) && request.publishes())
-    known = scores_.find(space_of(request.request()), policy, context);
+    known = scores_.find(space_of(asked), policy, context.tokens);
   sequence.trim_with(std::make_unique<ContextTrim>(parts_.trim, sequence.id(), policy,
                                                    std::move(context), std::move(known)));
 }

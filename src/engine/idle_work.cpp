@@ -102,7 +102,8 @@ Result<bool> IdleWork::look(Tick now) {
   const ApproximateAnswer& answer = waiting_.front();
   if (trim_ == nullptr) {
     ledger_.stop_publishing(*running_);
-    trim_ = std::make_unique<ContextTrim>(trim_parts_, *running_, *answer.look, answer.tokens,
+    trim_ = std::make_unique<ContextTrim>(trim_parts_, *running_, *answer.look,
+                                          TrimmedContext{answer.tokens},
                                           scores_.find(answer.space, *answer.look, answer.tokens));
   }
   if (trim_->looking()) RETURN_IF_ERROR(trim_->look(now));

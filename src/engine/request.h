@@ -61,6 +61,8 @@ struct GenerateRequest {
   Task task = Task::kGenerate;
   TokenList prompt;                             // at least one token
   std::vector<std::size_t> message_begin = {};  // see text/prompt.h; for miss reports
+  std::vector<std::size_t> header_begin = {};   // see text/prompt.h; trimming cuts there
+  std::size_t head_tokens = 0;                  // see text/prompt.h; trimming keeps them
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;    // generated tokens; 0 = compute the prompt only
   std::uint32_t choice_count = 1;  // n

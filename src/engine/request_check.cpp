@@ -23,19 +23,32 @@ Result<void> check_tokens(const TokenList& tokens, std::uint32_t vocabulary_size
   return {};
 }
 
-Result<void> check_context(const ContextWish& context, const RequestLimits& limits) {
+Result<void> check_context(const GenerateRequest& request, const RequestLimits& limits) {
+  const ContextWish& context = request.context;
   if (context.policy == nullptr) return {};
   const bool looks = context.policy->look != model::TrimLook::kNone;
-  if (limits.least_context_budget == 0 || (looks && !limits.can_look))
+  if (!limits.trim || (looks && !limits.can_look))
     return invalid(str_cat("`", context.policy->name, "` needs what these kernels do not give"),
-                   looks && limits.least_context_budget > 0
+                   looks && limits.trim
                        ? "use the policy window, or start the server without --kernels ggml"
                        : "leave `context` out",
                    "context.policy");
-  if (context.budget_tokens < limits.least_context_budget)
-    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens, ", at least ",
-                           limits.least_context_budget, " are needed here"),
+  model::TrimBounds bounds = *limits.trim;
+  const std::uint32_t least = model::least_trim_budget(bounds);
+  if (context.budget_tokens < least)
+    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens, ", at least ", least,
+                           " are needed here"),
                    "raise it, or leave `context` out", "context.budget_tokens");
+  // What stays within the budget is never cut.
+  if (request.prompt.size() + request.max_tokens <= context.budget_tokens) return {};
+  bounds.head_rows = static_cast<std::uint32_t>(request.head_tokens);
+  const std::uint32_t with_head = model::least_trim_budget(bounds);
+  if (context.budget_tokens < with_head)
+    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens,
+                           "; the system turn always stays and has ", request.head_tokens,
+                           " tokens, so that at least ", with_head, " are needed"),
+                   R"(raise it, shorten the system turn, or send "context": "none")",
+                   "context.budget_tokens");
   return {};
 }
 
@@ -77,8 +90,8 @@ Result<void> check_and_fit(GenerateRequest& request, const RequestLimits& limits
   if (!(changed >= 0.0 && changed <= 1.0))
     return invalid(str_cat("`max_changed_first_tokens` is ", changed), "give a share, 0 to 1",
                    "reuse.max_changed_first_tokens");
-  RETURN_IF_ERROR(check_context(request.context, limits));
-  return fit_context(request, limits);
+  RETURN_IF_ERROR(fit_context(request, limits));
+  return check_context(request, limits);
 }
 
 }  // namespace refrain::engine

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 #include "engine/request.h"
+#include "model/trim_policy.h"
 
 namespace refrain::engine {
 
@@ -13,8 +15,8 @@ struct RequestLimits {
   std::uint32_t vocabulary_size = 0;
   std::uint32_t max_context = 0;  // prompt + generated tokens of one choice; 0 = no own limit
   std::uint32_t pool_tokens = 0;  // token slots of the whole KV budget
-  std::uint32_t least_context_budget = 0;  // tokens; 0 = contexts cannot be trimmed
-  bool can_look = false;                   // policies that need attention work
+  std::optional<model::TrimBounds> trim = {};  // none: contexts cannot be trimmed
+  bool can_look = false;                       // policies that need attention work
 };
 
 constexpr std::uint32_t kMaxChoices = 128;

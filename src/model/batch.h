@@ -32,6 +32,7 @@ struct BatchRow {
   bool wants_logits = false;
   bool wants_hidden = false;  // final hidden state after the output norm (embeddings)
   bool wants_mass = false;    // adds to its sequence's attention mass; changes no result
+  float mass_weight = 1.0F;   // >= 0; what it adds is multiplied by this
 };
 
 struct BatchSequence {

@@ -49,6 +49,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   logit_rows.clear();
   hidden_rows.clear();
   mass_rows.clear();
+  mass_weights.clear();
   first_mass_layer = batch.first_mass_layer;
   mass_kind = batch.mass_kind;
   sequences.clear();
@@ -69,7 +70,10 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
     if (row.wants_hidden) hidden_rows.push_back(index);
     CHECK(!row.wants_mass || batch.sequences[row.sequence].view == nullptr,
           "attention mass of heads that do not see the same rows");
-    if (row.wants_mass) mass_rows.push_back(static_cast<std::uint32_t>(i));
+    if (row.wants_mass) {
+      mass_rows.push_back(static_cast<std::uint32_t>(i));
+      mass_weights.push_back(row.mass_weight);
+    }
     if (row.wants_logits || row.wants_hidden) selected.push_back(static_cast<std::int32_t>(i));
     if (i == 0 || batch.rows[i - 1].sequence != row.sequence) {
       const BatchSequence& sequence = batch.sequences[row.sequence];

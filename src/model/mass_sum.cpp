@@ -22,9 +22,11 @@ Result<void> MassSum::begin(const BatchPlan& plan) {
   CHECK(plan.first_mass_layer < shape_.layer_count, "a layer the model does not have");
   const std::uint32_t layers = shape_.layer_count - plan.first_mass_layer;
   rows_.assign(plan.tokens.size(), nullptr);
+  weights_.assign(plan.tokens.size(), 1.0F);
   auto* at = reinterpret_cast<float*>(memory_.data());
-  for (const std::uint32_t row : plan.mass_rows) {
-    rows_[row] = at;
+  for (std::size_t i = 0; i < plan.mass_rows.size(); ++i) {
+    rows_[plan.mass_rows[i]] = at;
+    weights_[plan.mass_rows[i]] = plan.mass_weights[i];
     at += row_floats;
   }
   for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
@@ -49,14 +51,16 @@ void MassSum::add_layer(std::uint32_t layer) {
     for (std::uint32_t i = 0; i < sequence.row_count; ++i) {
       const std::uint32_t row = sequence.first_row + i;
       if (rows_[row] == nullptr) continue;
+      const float weight = weights_[row];
       const auto keys = static_cast<std::size_t>(plan_->keys[row]) + 1;
       for (std::size_t head = 0; head < shape_.kv_head_count; ++head) {
         const float* from = rows_[row] + head * stride_;
         float* to = layer_sum + (heads_of_sum() == 1 ? 0 : head) * mass.length;
         if (plan_->mass_kind == MassKind::kHeadMax) {
-          for (std::size_t key = 0; key < keys; ++key) to[key] = std::max(to[key], from[key]);
+          for (std::size_t key = 0; key < keys; ++key)
+            to[key] = std::max(to[key], weight * from[key]);
         } else {
-          for (std::size_t key = 0; key < keys; ++key) to[key] += from[key];
+          for (std::size_t key = 0; key < keys; ++key) to[key] += weight * from[key];
         }
       }
     }

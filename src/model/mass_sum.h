@@ -50,6 +50,7 @@ class MassSum {
   AlignedBuffer memory_;  // [mass rows][kv_head_count][stride_] of the layer at hand
   std::size_t stride_ = 0;
   std::vector<float*> rows_;
+  std::vector<float> weights_;  // of the same rows
   std::vector<AttentionMass> sums_;
 };
 

@@ -25,7 +25,8 @@ constexpr std::array kPolicies = {
                .look = TrimLook::kRepetition,
                .mass = MassKind::kHeadMax,
                .recent_share = 0.125,
-               .choice = TrimChoice::kAllHeads},
+               .choice = TrimChoice::kAllHeads,
+               .weighs_surprise = true},
     TrimPolicy{.name = "prefix_importance",
                .look = TrimLook::kLastRows,
                .mass = MassKind::kHeadSum,
@@ -33,16 +34,14 @@ constexpr std::array kPolicies = {
                .choice = TrimChoice::kBlocks},
 };
 
-constexpr std::uint32_t kSinkBlocks = 1;
 constexpr std::uint32_t kTileRows = kernels::kTileTokens;
 
 std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
 
-// The last block may hold a single row, so one more than its rows need.
-std::uint32_t least_recent_blocks(const TrimBounds& bounds) {
-  return std::max(2U, blocks_of(bounds.window, bounds.block_size) + 1);
+std::uint32_t sink_blocks(const TrimBounds& bounds) {
+  return std::max(1U, blocks_of(bounds.head_rows, bounds.block_size));
 }
 
 std::vector<float> largest_around(std::span<const float> scores, std::uint32_t reach) {
@@ -99,24 +98,47 @@ void TrimScores::add(const AttentionMass& mass, MassKind kind, std::uint32_t beg
   }
 }
 
+// The last block may hold a single row, so one more than its rows need.
+std::uint32_t least_recent_blocks(const TrimBounds& bounds) {
+  return std::max(2U, blocks_of(bounds.window, bounds.block_size) + 1);
+}
+
 std::uint32_t least_trim_budget(const TrimBounds& bounds) {
-  return (kSinkBlocks + least_recent_blocks(bounds) + 1) * bounds.block_size;
+  return (sink_blocks(bounds) + least_recent_blocks(bounds) + 1) * bounds.block_size;
 }
 
 std::optional<TrimShape> trim_shape(const TrimPolicy& policy, std::uint32_t rows,
                                     std::uint32_t budget_tokens, std::uint32_t room_tokens,
-                                    const TrimBounds& bounds) {
+                                    const TrimBounds& bounds,
+                                    std::span<const std::uint32_t> turn_begin) {
   const std::uint32_t have = blocks_of(rows, bounds.block_size);
   const std::uint32_t most = budget_tokens / bounds.block_size;
   if (have <= most) return std::nullopt;
+  const std::uint32_t sinks = sink_blocks(bounds);
   const std::uint32_t least_recent = least_recent_blocks(bounds);
-  CHECK(most > kSinkBlocks + least_recent, "a budget below the least one");
-  const std::uint32_t room = std::min(
-      {blocks_of(room_tokens, bounds.block_size), most / 4, most - kSinkBlocks - least_recent});
+  CHECK(most > sinks + least_recent, "a budget below the least one");
+  const std::uint32_t room =
+      std::min({blocks_of(room_tokens, bounds.block_size), most / 4, most - sinks - least_recent});
   const std::uint32_t kept = most - room;
   const auto share = static_cast<std::uint32_t>(policy.recent_share * kept);
-  const std::uint32_t recent = std::clamp(share, least_recent, kept - kSinkBlocks);
-  return TrimShape{kSinkBlocks, kept - kSinkBlocks - recent, have - recent};
+  std::uint32_t recent = std::clamp(share, least_recent, kept - sinks);
+  std::uint32_t middle = kept - sinks - recent;
+  const std::uint32_t passed = blocks_before_turn((have - recent) * bounds.block_size, recent,
+                                                  bounds.block_size, turn_begin);
+  if (recent - passed >= least_recent) {
+    recent -= passed;
+    if (policy.look != TrimLook::kNone) middle += passed;
+  }
+  return TrimShape{sinks, middle, have - recent};
+}
+
+std::uint32_t blocks_before_turn(std::uint32_t first_row, std::uint32_t blocks,
+                                 std::uint32_t block_size,
+                                 std::span<const std::uint32_t> turn_begin) {
+  const auto turn = std::lower_bound(turn_begin.begin(), turn_begin.end(), first_row);
+  if (turn == turn_begin.end()) return 0;
+  const std::uint32_t passed = (*turn - first_row) / block_size;
+  return passed <= blocks / 4 ? passed : 0;
 }
 
 std::vector<std::uint32_t> choose_rows(std::span<const float> scores, std::uint32_t count,

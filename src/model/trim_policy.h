@@ -2,17 +2,20 @@
 // one row of a table: where its scores come from and how they become the kept rows. Pure functions;
 // any thread. How a policy is carried out: engine/context_trim.h.
 //
-//   table rows   [ sinks | ............ middle ............ | recent ]
-//   kept         [ sinks | those with the highest scores    | recent ]
-//                 1 block  chosen for each layer and KV head,  whole blocks, in place
-//                          of some heads more (head_view.h)
+//   table rows   [ head  | ............ middle ............ | recent ]
+//   kept         [ head  | those with the highest scores    | recent ]
+//           system turn,   chosen for each layer and KV head,  whole blocks, in place; from the
+//         1 block or more  of some heads more (head_view.h)    beginning of a turn where one is
+//         near
 //
 //   window             no middle: attention sinks and a recent window (Xiao et al. 2023)
 //   heavy_hitters      attention that the last rows pay, summed (Zhang et al. 2023, H2O; Li et al.
 //                      2024, SnapKV: the last 64 rows ask, neighbours of a hit count as well)
 //   kvzip              the most attention that a row gets while the model is made to repeat the
 //                      piece it is in; the rows of all layers and heads are ranked together
-//                      (Kim et al. 2025). It does not depend on a question
+//                      (Kim et al. 2025). It does not depend on a question. Our own: attention on
+//                      the way to a token counts as much as that token surprised the model when
+//                      it first read it, so that what could be guessed need not be kept
 //   prefix_importance  attention of the last rows over all layers and heads, by block: the blocks
 //                      with least go whole, so nothing is copied
 #pragma once
@@ -48,6 +51,7 @@ struct TrimPolicy {
   double recent_share = 1.0;  // of the kept rows
   std::uint32_t reach = 0;    // a row counts as much as the best of its neighbours this far away
   TrimChoice choice = TrimChoice::kEachHead;
+  bool weighs_surprise = false;  // of a repetition: by what each row leads to, in nats
 };
 std::span<const TrimPolicy> trim_policies();
 // Null if there is no such policy.
@@ -71,23 +75,34 @@ struct TrimScores {
 // What a cut may not touch.
 struct TrimBounds {
   std::uint32_t block_size = 16;
-  std::uint32_t window = 0;  // of the model's local layers, which drop by position; 0 = none
+  std::uint32_t window = 0;     // of the model's local layers, which drop by position; 0 = none
+  std::uint32_t head_rows = 0;  // at the beginning, which always stay: the system turn of a chat
 };
+// Blocks at the end that every cut leaves.
+std::uint32_t least_recent_blocks(const TrimBounds& bounds);
 // The smallest budget that a cut can keep to, in tokens.
 std::uint32_t least_trim_budget(const TrimBounds& bounds);
 
 // Blocks of a table that stay; the rest goes.
 struct TrimShape {
-  std::uint32_t sink_blocks = 0;    // the first
+  std::uint32_t sink_blocks = 0;    // the first: attention sinks, and the head
   std::uint32_t middle_blocks = 0;  // room for chosen rows
   std::uint32_t recent_begin = 0;   // index into the table; from there on
 };
 // For a table of `rows` rows, so that at most `budget_tokens` (>= least_trim_budget) are kept and
 // up to `room_tokens`, but no more than a quarter of the budget, can follow before the next cut.
-// Nothing if that needs no cut.
+// Nothing if that needs no cut. `turn_begin`: rows where turns begin, ascending; the recent rows
+// begin with the block of one of them if that is within their first quarter.
 std::optional<TrimShape> trim_shape(const TrimPolicy& policy, std::uint32_t rows,
                                     std::uint32_t budget_tokens, std::uint32_t room_tokens,
-                                    const TrimBounds& bounds);
+                                    const TrimBounds& bounds,
+                                    std::span<const std::uint32_t> turn_begin = {});
+
+// Of `blocks` blocks from row `first_row` on, how many to pass over so that the first one left
+// holds a row of `turn_begin`: at most a quarter of them; 0 if no turn begins there.
+std::uint32_t blocks_before_turn(std::uint32_t first_row, std::uint32_t blocks,
+                                 std::uint32_t block_size,
+                                 std::span<const std::uint32_t> turn_begin);
 
 // Of `scores` [rows] the indices of the `count` highest, ascending; of equal ones the later: what
 // is nearer is more likely to matter. NaN counts as lowest.

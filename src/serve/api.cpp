@@ -112,8 +112,7 @@ Result<engine::GenerateRequest> Api::generate(text::EncodedPrompt prompt,
   ASSIGN_OR_RETURN(request.max_tokens,
                    fit_max_tokens(prompt.tokens.size(), fields.max_tokens, field));
   RETURN_IF_ERROR(fields.sampling.validate(parts_.tokenizer->size()));
-  request.prompt = std::move(prompt.tokens);
-  request.message_begin = std::move(prompt.message_begin);
+  set_prompt(request, std::move(prompt));
   request.sampling = fields.sampling;
   request.choice_count = fields.choice_count;
   request.stop = fields.stop;

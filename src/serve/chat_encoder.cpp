@@ -17,6 +17,21 @@ std::size_t longest_token(const text::Tokenizer& tokenizer) {
   return longest;
 }
 
+// Up to the header of the first message that is no system turn.
+std::size_t head_tokens(const std::vector<text::ChatMessage>& messages,
+                        const text::EncodedPrompt& prompt) {
+  const auto first =
+      std::find_if(messages.begin(), messages.end(), [](const text::ChatMessage& message) {
+        return message.role != "system" && message.role != "developer";
+      });
+  if (first == messages.begin()) return 0;
+  const auto begin = prompt.header_begin.begin() +
+                     std::min(first - messages.begin(), std::ssize(prompt.header_begin));
+  // A message without text has no place: what comes behind it says where it must be in front of.
+  return begin == prompt.header_begin.end() ? prompt.tokens.size()
+                                            : *std::min_element(begin, prompt.header_begin.end());
+}
+
 }  // namespace
 
 ChatEncoder::ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
@@ -50,7 +65,16 @@ Result<text::EncodedPrompt> ChatEncoder::encode(text::RenderInput input) const {
     if (error.field.empty()) error.field = "messages";
     return error;
   }
-  return tokenizer_.encode_prompt(*prompt);
+  text::EncodedPrompt encoded = tokenizer_.encode_prompt(*prompt);
+  encoded.head_tokens = head_tokens(input.messages, encoded);
+  return encoded;
+}
+
+void set_prompt(engine::GenerateRequest& request, text::EncodedPrompt prompt) {
+  request.prompt = std::move(prompt.tokens);
+  request.message_begin = std::move(prompt.message_begin);
+  request.header_begin = std::move(prompt.header_begin);
+  request.head_tokens = prompt.head_tokens;
 }
 
 }  // namespace refrain::serve

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "engine/request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -21,8 +22,8 @@ class ChatEncoder {
   std::size_t most_text_bytes() const { return (max_context_ + 1) * longest_token_bytes_ - 1; }
   // kContextLength if so much text has too many tokens, whatever they are.
   Result<void> check_length(std::size_t text_bytes, std::string_view field) const;
-  // `now_unix_s` of the input is filled in here. kUnsupported, kContextLength, or what the template
-  // says; `field` is "messages" where it names none.
+  // `now_unix_s` of the input and head_tokens of the result are filled in here. kUnsupported,
+  // kContextLength, or what the template says; `field` is "messages" where it names none.
   Result<text::EncodedPrompt> encode(text::RenderInput input) const;
 
  private:
@@ -31,5 +32,8 @@ class ChatEncoder {
   const std::uint32_t max_context_;
   const std::size_t longest_token_bytes_;
 };
+
+// All that a request is told of its prompt.
+void set_prompt(engine::GenerateRequest& request, text::EncodedPrompt prompt);
 
 }  // namespace refrain::serve

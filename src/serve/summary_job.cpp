@@ -100,8 +100,7 @@ Result<text::EncodedPrompt> SummaryJob::encode(std::vector<text::ChatMessage> me
 
 engine::GenerateRequest SummaryJob::request(text::EncodedPrompt prompt) const {
   engine::GenerateRequest request;
-  request.prompt = std::move(prompt.tokens);
-  request.message_begin = std::move(prompt.message_begin);
+  set_prompt(request, std::move(prompt));
   request.label = task_.owner.label + "-summary";
   request.tenant = task_.owner.tenant;
   request.salt = task_.owner.salt;

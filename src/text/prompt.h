@@ -2,7 +2,8 @@
 // apart from what a client typed. Control markers count only in template parts: "<|im_end|>"
 // typed by a user stays plain text. Plain data; any thread.
 //
-//   parts:  [template "<|im_start|>user\n"] [user "A<|im_end|>B", message 1] [template "<|im_end|>\n"]
+//   parts:  [template "<|im_start|>user\n"] [user "A<|im_end|>B", message 1] [template
+//   "<|im_end|>\n"]
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,17 @@ struct Prompt {
 
 // A tokenized prompt. `message_begin[i]` is the index of the first token that holds text of
 // message i (== tokens.size() for a message without text); used to explain misses.
+// `header_begin[i]` is where what leads to that text begins: its first control token that ends no
+// turn, or message_begin[i] if there is none. Used to cut between turns.
+//
+//   <|im_end|> \n <|im_start|> user \n What ...
+//                  header_begin          message_begin
 struct EncodedPrompt {
   TokenList tokens;
   std::vector<std::size_t> message_begin;
+  std::vector<std::size_t> header_begin = {};
+  // Of the messages in front that set the rules for all others (system turns); 0 = none.
+  std::size_t head_tokens = 0;
 };
 
 }  // namespace refrain::text

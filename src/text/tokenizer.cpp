@@ -50,7 +50,8 @@ class VocabularyTokenizer final : public Tokenizer {
 };
 
 // Encodes one prompt from left to right. Plain text gathers until a control token or the end,
-// whichever parts it comes from; each message's first place in it is remembered.
+// whichever parts it comes from; each message's first place in it is remembered, and the first
+// control token since the text before that opens a turn.
 //
 //   tokens_: [control][ plain tokens ][control]      plain_: "text gathered since"
 class VocabularyTokenizer::PromptEncoder {
@@ -62,6 +63,7 @@ class VocabularyTokenizer::PromptEncoder {
     while (const auto match = owner_.special_.find(text, at)) {
       plain_ += text.substr(at, match->begin - at);
       flush();
+      if (opening_ == kUnset && !owner_.is_end_of_generation(match->id)) opening_ = tokens_.size();
       tokens_.push_back(match->id);
       at = match->begin + match->length;
     }
@@ -71,12 +73,17 @@ class VocabularyTokenizer::PromptEncoder {
   void add_plain(std::string_view text) { plain_ += text; }
 
   void add_message(std::size_t message, std::string_view text) {
-    if (message >= message_begin_.size()) message_begin_.resize(message + 1, kUnset);
+    if (message >= message_begin_.size()) {
+      message_begin_.resize(message + 1, kUnset);
+      header_begin_.resize(message + 1, kUnset);
+    }
     if (text.empty()) return;
     if (message_begin_[message] == kUnset) {
       message_begin_[message] = kPending;
+      header_begin_[message] = opening_;
       pending_.push_back({message, plain_.size()});
     }
+    opening_ = kUnset;
     plain_ += text;
   }
 
@@ -86,9 +93,13 @@ class VocabularyTokenizer::PromptEncoder {
     const bool wanted = add_bos && owner_.vocabulary().add_bos && bos;
     const bool missing = wanted && (tokens_.empty() || tokens_.front() != *bos);
     if (missing) tokens_.insert(tokens_.begin(), *bos);
-    for (std::size_t& begin : message_begin_)
+    for (std::size_t i = 0; i < message_begin_.size(); ++i) {
+      std::size_t& begin = message_begin_[i];
       begin = begin == kUnset ? tokens_.size() : begin + (missing ? 1 : 0);
-    return {std::move(tokens_), std::move(message_begin_)};
+      std::size_t& header = header_begin_[i];
+      header = header == kUnset ? begin : header + (missing ? 1 : 0);
+    }
+    return {std::move(tokens_), std::move(message_begin_), std::move(header_begin_)};
   }
 
  private:
@@ -117,7 +128,9 @@ class VocabularyTokenizer::PromptEncoder {
   TokenList tokens_;
   std::string plain_;
   std::vector<Begin> pending_;
-  std::vector<std::size_t> message_begin_;
+  std::vector<std::size_t> message_begin_, header_begin_;
+  std::size_t opening_ =
+      kUnset;  // index of the control token that opens a turn, since the last text
 };
 
 TokenList VocabularyTokenizer::encode(std::string_view text, const EncodeOptions& options) const {

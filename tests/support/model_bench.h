@@ -56,6 +56,7 @@ struct ModelBench {
                   .can_look = true,
                   .layer_count = shape.layer_count,
                   .kv_head_count = shape.kv_head_count,
+                  .vocabulary_size = shape.vocabulary_size,
                   .window = shape.sliding_window,
                   .repeat_request = tokenizer->encode(engine::kRepeatRequest, {.add_bos = false})};
     parts.tokenizer = tokenizer.get();

@@ -30,6 +30,7 @@ struct RunOptions {
   BatchOutput* whole = nullptr;  // with attention mass
   MassKind kind = MassKind::kSum;
   const HeadView* view = nullptr;
+  std::vector<float> weights = {};  // of the rows' mass; empty: 1 each
 };
 
 // Logits of `tokens` at positions [first, ...), behind a view with `dropped` rows fewer.
@@ -48,7 +49,8 @@ std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const T
          .sequence = 0,
          .slot = kv::slot_of(table, position - static_cast<Position>(dropped), kBlockSize),
          .wants_logits = true,
-         .wants_mass = options.whole != nullptr});
+         .wants_mass = options.whole != nullptr,
+         .mass_weight = options.weights.empty() ? 1.0F : options.weights[i]});
   }
   BatchOutput output;
   const auto ran = driver.executor().run(batch, output);
@@ -100,6 +102,7 @@ TEST_P(TrimProperty, AViewInPlaceAndItsCopyGiveTheSameBits) {
 
     kv::BlockTable copied = blocks_from(80, 15);
     std::vector<std::size_t> slots;
+    slots.reserve(11 * kBlockSize + 12);
     for (std::uint32_t row = 0; row < 11 * kBlockSize + 12; ++row)
       slots.push_back(kv::slot_of(in_place, static_cast<Position>(row), kBlockSize));
     for (std::uint32_t layer = 0; layer < model.shape().layer_count; ++layer)
@@ -159,6 +162,7 @@ TEST_P(TrimProperty, AViewOfEqualSharesIsTheTable) {
       const HeadView view(driver.arena(), 2 * kBlockSize, room, counts);
       for (std::uint32_t head = 0; head < heads; ++head) {
         std::vector<std::size_t> slots;
+        slots.reserve(counts[head] * 16);
         for (std::uint32_t i = 0; i < counts[head] * 16; ++i)
           slots.push_back(kv::slot_of(full.table, 32 + i * (heads + head) % 64, kBlockSize));
         view.gather(driver.arena(), head / shape.kv_head_count, head % shape.kv_head_count, slots);
@@ -280,6 +284,36 @@ TEST(TrimMass, HeadsAddUpToTheWholeAndTheLargestIsNoMoreThanTheSum) {
       whole += of_heads;
     }
     EXPECT_NEAR(whole, 5.0 * shape.head_count, 1e-2);  // each row and head pays one
+  }
+}
+
+// Rows with weights: as if each had been asked alone, and its figures multiplied.
+TEST(TrimMass, RowsCountAsMuchAsTheirWeights) {
+  const Model& model = model_of("tiny-llama");
+  ArenaDriver driver(model, {2, kBlockSize, 64, 512, KvFormat::kF16});
+  const DrivenSequence full = computed(driver, random_tokens(model, 300, 9));
+  kv::BlockTable table = full.table;
+  table.push_back(BlockId{50});
+  const TokenList more = random_tokens(model, 3, 10);
+  const std::vector<float> weights = {0.5F, 0.0F, 3.0F};
+  for (const MassKind kind : {MassKind::kSum, MassKind::kHeadSum, MassKind::kHeadMax}) {
+    BatchOutput together;
+    run(driver, table, more, 300, 0, {.whole = &together, .kind = kind, .weights = weights});
+    const std::vector<float>& found = together.mass.at(0).weights;
+    std::vector<float> expected(found.size(), 0.0F);
+    for (std::size_t row = 0; row < weights.size(); ++row) {
+      std::vector<float> only(weights.size(), 0.0F);
+      only[row] = 1;
+      BatchOutput alone;
+      run(driver, table, more, 300, 0, {.whole = &alone, .kind = kind, .weights = only});
+      const std::vector<float>& mass = alone.mass.at(0).weights;
+      for (std::size_t i = 0; i < mass.size(); ++i)
+        expected[i] = kind == MassKind::kHeadMax ? std::max(expected[i], weights[row] * mass[i])
+                                                 : expected[i] + weights[row] * mass[i];
+    }
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 1e-5F * (1 + expected[i]));
   }
 }
 

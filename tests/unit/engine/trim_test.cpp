@@ -2,7 +2,10 @@
 // whole prompt, what is kept fits the budget, other answers and later exact ones do not change.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <optional>
 #include <thread>
 
 #include "support/model_bench.h"
@@ -167,6 +170,174 @@ TEST(TrimRefused, ALookThatFitsNowhereLeavesTheContextWhole) {
   EXPECT_EQ(stream->last().usage.dropped_tokens, 0U);
   EXPECT_GT(bench.run(trimmed(bench.prompt(1900, 9), "window", 100))->last().usage.dropped_tokens,
             1000U);
+}
+
+// O-37: what a chat begins with is never cut, and a budget that has no room for it says so. One
+// that is never reached is none of its business.
+TEST(TrimRefused, ABudgetWithoutRoomForTheSystemTurnSaysSo) {
+  ModelBench bench("tiny-llama", /*prefix_cache=*/true);
+  GenerateRequest asked = trimmed(bench.prompt(200, 8), "window", 10);
+  asked.head_tokens = 80;
+  const auto refused = bench.engine->submit(asked, std::make_shared<RecordedStream>());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().field, "context.budget_tokens");
+  const std::uint32_t least = model::least_trim_budget({.block_size = 16, .head_rows = 80});
+  EXPECT_NE(refused.error().message.find("80 tokens"), std::string::npos);
+  EXPECT_NE(refused.error().message.find(std::to_string(least)), std::string::npos);
+  asked.context.budget_tokens = least;
+  EXPECT_GT(bench.run(asked)->last().usage.dropped_tokens, 0U);
+  GenerateRequest fits = trimmed(bench.prompt(100, 8), "window", 10);
+  fits.head_tokens = 80;
+  EXPECT_EQ(bench.run(fits)->last().usage.dropped_tokens, 0U);
+}
+
+// ---- one context, without an engine
+
+class Held {
+ public:
+  Held(ModelBench& bench, TokenList tokens, std::uint32_t more)
+      : bench_(bench), tokens_(std::move(tokens)) {
+    bench_.engine->stop();
+    const kv::ReusePlan plan = bench_.ledger->plan({}, tokens_);
+    EXPECT_TRUE(bench_.ledger->admit(id(), plan, length() + more, 0).ok());
+    append(tokens_, {});
+    bench_.ledger->commit(id());
+    bench_.ledger->stop_publishing(id());
+  }
+  ~Held() {
+    bench_.ledger->rollback(id());
+    bench_.ledger->release(id(), 0);
+    EXPECT_EQ(bench_.ledger->verify(), "");
+  }
+
+  SequenceId id() const { return SequenceId{1}; }
+  std::uint32_t length() const { return static_cast<std::uint32_t>(tokens_.size()); }
+  const kv::BlockTable& table() const { return bench_.ledger->table(id()); }
+  model::BatchOutput& output() { return output_; }
+
+  // Computes `tokens` behind what there is. Logits of all rows; the attention of row `asks`.
+  void append(const TokenList& tokens, std::optional<std::size_t> asks) {
+    const std::uint32_t first = bench_.ledger->length(id());
+    bench_.ledger->append(id(), tokens, 0);
+    std::vector<float> logits;
+    std::vector<model::AttentionMass> mass;
+    for (std::size_t done = 0; done < tokens.size();) {
+      const std::size_t end = std::min(tokens.size(), done + bench_.executor->max_batch_rows());
+      model::Batch batch;
+      batch.mass_kind = model::MassKind::kHeadMax;
+      batch.sequences.push_back(
+          {.table = &table(), .length = first + static_cast<std::uint32_t>(end)});
+      for (; done < end; ++done) {
+        const auto position = static_cast<Position>(first + done);
+        batch.rows.push_back({.token = tokens[done],
+                              .position = position,
+                              .sequence = 0,
+                              .slot = kv::slot_of(table(), position, 16),
+                              .wants_logits = true,
+                              .wants_mass = asks == done});
+      }
+      EXPECT_TRUE(bench_.executor->run(batch, output_).ok());
+      logits.insert(logits.end(), output_.logits.begin(), output_.logits.end());
+      if (!output_.mass.empty()) mass = output_.mass;
+    }
+    output_.logits = std::move(logits);
+    output_.mass = std::move(mass);
+  }
+
+ private:
+  ModelBench& bench_;
+  const TokenList tokens_;
+  model::BatchOutput output_;
+};
+
+engine::TrimParts parts_of(ModelBench& bench) {
+  const model::ModelShape& shape = bench.model->shape();
+  return {.ledger = bench.ledger.get(),
+          .executor = bench.executor.get(),
+          .arena = bench.arena.get(),
+          .can_look = true,
+          .layer_count = shape.layer_count,
+          .kv_head_count = shape.kv_head_count,
+          .vocabulary_size = shape.vocabulary_size,
+          .window = shape.sliding_window,
+          .repeat_request = bench.tokenizer->encode(engine::kRepeatRequest, {.add_bos = false})};
+}
+
+// O-37: the system turn stays where it is, the recent rows begin with a turn, and while an answer
+// grows whole turns go.
+TEST(TrimTurns, TheHeadStaysAndTheRecentRowsBeginWithATurn) {
+  for (const model::TrimPolicy& policy : model::trim_policies()) {
+    ModelBench bench("tiny-llama", /*prefix_cache=*/true);
+    const engine::TrimParts parts = parts_of(bench);
+    Held held(bench, bench.prompt(400, 3), 400);
+    engine::TrimmedContext context{.tokens = bench.prompt(400, 3), .head_tokens = 70};
+    for (std::uint32_t turn = 70; turn < 400; turn += 26) context.turn_begin.push_back(turn);
+    const kv::BlockTable whole = held.table();
+    engine::ContextTrim trim(parts, held.id(), policy, context);
+    while (trim.looking()) ASSERT_TRUE(trim.look(0).ok());
+    ASSERT_TRUE(trim.cut(256, 64, 700).ok());
+    const auto begins_a_turn = [&](std::ptrdiff_t block) {
+      return std::any_of(context.turn_begin.begin(), context.turn_begin.end(),
+                         [&](std::uint32_t turn) { return std::ptrdiff_t{turn / 16} == block; });
+    };
+    // Behind the head, and what is gathered, the blocks are those of the context again.
+    const auto first_recent = [&] {
+      const auto found = std::find_first_of(held.table().begin() + 5, held.table().end(),
+                                            whole.begin(), whole.end());
+      return std::find(whole.begin(), whole.end(), *found) - whole.begin();
+    };
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(held.table()[i], whole[i]) << policy.name;
+    if (policy.choice == model::TrimChoice::kBlocks) continue;  // what it keeps are blocks, too
+    const auto first = first_recent();
+    // Policies that keep few recent rows have no quarter of them to spare.
+    const bool few = policy.recent_share < 0.2;
+    EXPECT_TRUE(few || begins_a_turn(first)) << policy.name << " " << first;
+    for (int i = 0; i < 3; ++i) {
+      bench.ledger->append(held.id(), bench.prompt(40, 5), 0);
+      bench.ledger->commit(held.id());
+      trim.slide(256);
+      EXPECT_LE(held.table().size(), 256U / 16);
+      EXPECT_TRUE(few || first_recent() == 25 || begins_a_turn(first_recent())) << policy.name;
+    }
+    EXPECT_GT(first_recent(), first) << policy.name;
+  }
+}
+
+// The scores of `kvzip` are what they are said to be: the most attention that a row gets from any
+// row of the repetition, times how much what that one leads to surprised the model before.
+TEST(TrimScores, OfARepetitionCountWhatWasSurprising) {
+  ModelBench bench("tiny-llama", /*prefix_cache=*/true);
+  const engine::TrimParts parts = parts_of(bench);
+  const TokenList context = bench.prompt(60, 4);
+  Held held(bench, context, 300);
+  const std::size_t width = parts.vocabulary_size;
+  std::vector<float> surprise(context.size(), 1.0F);
+  for (std::size_t i = 0; i + 1 < context.size(); ++i) {
+    const float* row = held.output().logits.data() + i * width;
+    double sum = 0;
+    for (std::size_t token = 0; token < width; ++token) sum += std::exp(double{row[token]});
+    surprise[i] =
+        static_cast<float>(std::log(sum) - row[static_cast<std::size_t>(to_int(context[i + 1]))]);
+  }
+  engine::ContextTrim trim(parts, held.id(), *model::trim_policy_named("kvzip"), {context});
+  while (trim.looking()) ASSERT_TRUE(trim.look(0).ok());
+
+  TokenList repetition = parts.repeat_request;
+  repetition.insert(repetition.end(), context.begin(), context.end());
+  std::vector<float> most(trim.scores().values.size(), 0.0F);
+  for (std::size_t i = 0; i < context.size(); ++i) {
+    held.append(repetition, parts.repeat_request.size() + i);
+    bench.ledger->rollback(held.id());
+    const model::AttentionMass& mass = held.output().mass.at(0);
+    for (std::size_t head = 0; head * context.size() < most.size(); ++head)
+      for (std::size_t key = 0; key < context.size(); ++key) {
+        float& at = most[head * context.size() + key];
+        at = std::max(at, surprise[i] * mass.weights[head * mass.length + key]);
+      }
+  }
+  ASSERT_EQ(trim.scores().values.size(), most.size());
+  for (std::size_t i = 0; i < most.size(); ++i)
+    EXPECT_NEAR(trim.scores().values[i], most[i], 1e-4F * (1 + most[i]));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -22,35 +23,61 @@ TEST(TrimPolicy, EachNameIsFoundAndNoneIsNot) {
   EXPECT_EQ(trim_policy_named(""), nullptr);
 }
 
-// For every policy, length, budget and window that may come: what is kept fits the budget, nothing
-// stands twice, and the window of local layers stays whole behind the cut.
+// For every policy, length, budget, window, head and turns that may come: what is kept fits the
+// budget, nothing stands twice, the head stays (O-37), and the window of local layers stays whole
+// behind the cut, which falls on a turn if one is near.
 TEST(TrimPolicy, ShapesKeepToTheBudgetAndToTheWindow) {
   Rng rng(1);
   for (int i = 0; i < 20'000; ++i) {
     const TrimPolicy& policy = trim_policies()[rng.below(trim_policies().size())];
     const TrimBounds bounds{16U << rng.below(3),
-                            static_cast<std::uint32_t>(rng.below(2) * rng.below(600))};
+                            static_cast<std::uint32_t>(rng.below(2) * rng.below(600)),
+                            static_cast<std::uint32_t>(rng.below(2) * rng.below(300))};
     const std::uint32_t least = least_trim_budget(bounds);
     const auto budget = least + static_cast<std::uint32_t>(rng.below(3000));
     const auto rows = 1 + static_cast<std::uint32_t>(rng.below(8000));
     const auto room = static_cast<std::uint32_t>(rng.below(2000));
-    const auto shape = trim_shape(policy, rows, budget, room, bounds);
+    std::vector<std::uint32_t> turns;
+    for (std::uint32_t at = 0; i % 2 == 0 && at < rows;
+         at += 1 + static_cast<std::uint32_t>(rng.below(400)))
+      turns.push_back(at);
+    const auto shape = trim_shape(policy, rows, budget, room, bounds, turns);
     const std::uint32_t have = (rows + bounds.block_size - 1) / bounds.block_size;
     ASSERT_EQ(shape.has_value(), have > budget / bounds.block_size);
     if (!shape) continue;
     const std::uint32_t recent = have - shape->recent_begin;
     ASSERT_GE(shape->sink_blocks, 1U);
+    ASSERT_GE(shape->sink_blocks * bounds.block_size, bounds.head_rows);
     ASSERT_LT(shape->sink_blocks + shape->middle_blocks, shape->recent_begin);
     const std::uint32_t kept = shape->sink_blocks + shape->middle_blocks + recent;
     ASSERT_LE(kept * bounds.block_size, budget);
-    ASSERT_GE((kept + 1) * bounds.block_size + std::min(room, budget / 4) + bounds.block_size,
-              budget);
+    const auto plain = trim_shape(policy, rows, budget, room, bounds).value();
+    const std::uint32_t passed = shape->recent_begin - plain.recent_begin;
+    ASSERT_LE(passed * 4, have - plain.recent_begin);
+    const std::uint32_t first = shape->recent_begin * bounds.block_size;
+    ASSERT_TRUE(passed == 0 || std::any_of(turns.begin(), turns.end(), [&](std::uint32_t turn) {
+                  return turn >= first && turn < first + bounds.block_size;
+                }));
+    const std::uint32_t unused = policy.look == TrimLook::kNone ? passed : 0;
+    ASSERT_GE(
+        (kept + unused + 1) * bounds.block_size + std::min(room, budget / 4) + bounds.block_size,
+        budget);
     // The row behind the cut sees `window` keys, itself included.
     ASSERT_GE(rows - shape->recent_begin * bounds.block_size + 1, bounds.window);
     if (policy.look == TrimLook::kNone) {
       ASSERT_EQ(shape->middle_blocks, 0U);
     }
   }
+}
+
+TEST(TrimPolicy, BlocksBeforeATurnAreAtMostAQuarter) {
+  const std::vector<std::uint32_t> turns = {0, 90, 170, 400};
+  EXPECT_EQ(blocks_before_turn(96, 20, 16, turns), 4U) << "row 170 is in the fifth block";
+  EXPECT_EQ(blocks_before_turn(96, 16, 16, turns), 4U);
+  EXPECT_EQ(blocks_before_turn(96, 15, 16, turns), 0U) << "too far";
+  EXPECT_EQ(blocks_before_turn(80, 20, 16, turns), 0U) << "it is in the first one";
+  EXPECT_EQ(blocks_before_turn(416, 20, 16, turns), 0U) << "there is none";
+  EXPECT_EQ(blocks_before_turn(96, 20, 16, {}), 0U);
 }
 
 TEST(TrimPolicy, TheHighestRowsAreKeptInOrderAndTheLaterOfEqualOnes) {

@@ -162,6 +162,27 @@ TEST(EncodePrompt, joins_text_over_part_borders_and_says_where_messages_begin) {
   EXPECT_EQ(prompt.message_begin, (std::vector<std::size_t>{1, 5, 4}));
 }
 
+TEST(EncodePrompt, says_where_the_header_of_each_message_begins) {  // O-37
+  const auto t = make(small_byte_pair_vocabulary());
+  ASSERT_TRUE(t->is_end_of_generation(*t->find("<|im_end|>")));
+  const auto prompt = t->encode_prompt({{{"<|im_start|>he", PromptPart::kTemplate},
+                                         {"llo", 0},
+                                         {"<|im_end|>12<|im_start|>he", PromptPart::kTemplate},
+                                         {"llo", 1},
+                                         {"<|im_end|>", PromptPart::kTemplate},
+                                         {"123", 2},
+                                         {"", 3}}});
+  EXPECT_EQ(written(*t, prompt.tokens).size(), prompt.tokens.size());
+  const auto opening =
+      std::find(prompt.tokens.begin() + 1, prompt.tokens.end(), *t->find("<|im_start|>")) -
+      prompt.tokens.begin();
+  // What ends a turn opens none; where nothing opens one, it begins with its text.
+  EXPECT_EQ(prompt.header_begin,
+            (std::vector<std::size_t>{0, static_cast<std::size_t>(opening), prompt.message_begin[2],
+                                      prompt.tokens.size()}));
+  EXPECT_LT(static_cast<std::size_t>(opening), prompt.message_begin[1]);
+}
+
 TEST(EncodePrompt, places_of_messages_count_the_added_bos_and_blanks_as_in_the_text) {
   Vocabulary v = small_sentence_piece_vocabulary();
   v.add_bos = true;
@@ -172,6 +193,7 @@ TEST(EncodePrompt, places_of_messages_count_the_added_bos_and_blanks_as_in_the_t
   EXPECT_EQ(written(*t, prompt.tokens),
             (Forms{"<bos>", "▁hello", "▁world", "▁world", "\t", "<0xFF>"}));
   EXPECT_EQ(prompt.message_begin, (std::vector<std::size_t>{3, 4}));
+  EXPECT_EQ(prompt.header_begin, prompt.message_begin);
 }
 
 TEST(Bos, is_there_exactly_once) {  // O-03 (b)
