@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kAskedRows = 64;   // of the end of a context
 constexpr std::uint32_t kPieceRows = 256;  // of a repetition, with what asks for it
 constexpr std::uint32_t kLeadRows = 8;     // in front of a piece, so that it is clear what follows
-constexpr std::uint32_t kLogits = 16U << 20U;  // of one pass, 64 MiB
+constexpr std::uint32_t kLogits = 8U << 20U;  // held at a time, 32 MiB
 
 std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
   return (tokens + block_size - 1) / block_size;
@@ -201,6 +201,8 @@ Result<void> ContextTrim::find_surprise(const Pass& pass) {
     done = end;
   }
   surprise_ = std::move(found);
+  // A look may be one of many, and each lives as long as its answer.
+  std::vector<float>().swap(output_.logits);
   return {};
 }
 
