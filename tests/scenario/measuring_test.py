@@ -141,6 +141,45 @@ class Measuring(unittest.TestCase):
             self.assertEqual((code, out), (2, ""), lines)
             self.assertIn(words, err)
 
+    def test_eval_trim_compares_policies_at_each_ratio_B4(self):
+        policies = ["window", "heavy_hitters", "kvzip", "prefix_importance"]
+        flags = ["eval", "trim", "--model", "tiny", "--cases", "2", "--pairs", "6", "--filler", "3", "--questions", "3",
+                 "--trim-policies", ",".join(policies)]
+        code, out, err = refrain(*flags, "--json")
+        self.assertEqual((code, err), (0, ""))
+        report = json.loads(out)
+        self.assertEqual((report["model"], report["cases"], report["pairs"], report["filler_sentences"]), ("tiny", 2, 6, 3))
+        full, *arms = report["arms"]
+        self.assertEqual([(arm["policy"], arm["ratio"]) for arm in arms],
+                         [(policy, ratio) for policy in policies for ratio in (2, 4, 8)])
+        self.assertEqual((full["policy"], full["ratio"], full["kept_share"], full["kl_mean"], full["same_top"]),
+                         ("full", 1, 1, 0, 1))
+        blocks_of_16 = 2 * 16 / report["context_tokens"]
+        for arm in arms:
+            self.assertLessEqual(arm["kept_share"], 1 / arm["ratio"], arm)
+            self.assertGreaterEqual(arm["kept_share"], 1 / arm["ratio"] - blocks_of_16, arm)
+            self.assertGreater(arm["kl_mean"], 0, arm)  # rows went, and the answers felt it
+            self.assertTrue(0 <= arm["right"] <= 1 and 0 <= arm["same_top"] <= 1, arm)
+            self.assertEqual((arm["questions"], len(arm["right_by_quarter"])), (6, 4))
+            self.assertTrue(arm["policy"] == "window" or arm["look_ms"] > 0.1, arm)
+        # The same cases every time, others with another seed; a table for people.
+        again, other = (json.loads(refrain(*flags, "--trim-policies", "window", "--ratios", "2", "--json", *more)[1])
+                        for more in ([], ["--seed", "5"]))
+        self.assertEqual(again["arms"][1]["kl_mean"], arms[0]["kl_mean"])
+        self.assertNotEqual(other["arms"][1]["kl_mean"], arms[0]["kl_mean"])
+        code, out, err = refrain(*flags, "--trim-policies", "window", "--ratios", "2")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["policy", "full", "window", "2"])
+        for wrong, words in ((["--trim-policies", "best"], "--trim-policies: `best` is no policy"),
+                             (["--ratios", "1"], "--ratios"), (["--ratios", "2,x"], "--ratios"),
+                             (["--kernels", "ggml"], "--trim-policies: `heavy_hitters` needs attention"),
+                             (["--pairs", "1", "--filler", "0"], "more --pairs"), (["--pairs", "0"], "--pairs"),
+                             (["--answer-rows", "3"], "--answer-rows")):
+            code, out, err = refrain(*flags, *wrong)
+            self.assertEqual((code, out), (2, ""), wrong)
+            self.assertRegex(err, r"(?m)^error: .+\nhint: .+")
+            self.assertIn(words, err)
+
     def test_eval_reuse_measures_every_rung_and_finds_full_repair_exact(self):
         def text(seed):
             return " ".join(f"item {seed * i % 97} costs {i * i % 61} coins" for i in range(1, 9)) + "."

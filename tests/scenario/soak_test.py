@@ -6,8 +6,9 @@ Every answer is judged. Afterwards nothing is held, the figures add up, memory h
 prefixes hit, known answers are unchanged, and the server ends as it should.
 
 With --mix the same is done to a server for each KV format and eviction policy, whose requests mix the modes of
-reuse, over a ledger half as large: what is approximate comes and goes beside what is exact. Every server checks its
-whole ledger when it ends (B4, A7, A10).
+reuse and the policies of trimming, over a ledger half as large: what is approximate or cut comes and goes beside what
+is exact, and chats are summarised between the requests. Every server checks its whole ledger when it ends (B3, B4,
+A7, A10).
 
     soak_test.py --binary build/release/refrain --models .deps/models --generated DIR [--requests N] [--mix]
 """
@@ -37,11 +38,26 @@ MOST_GROWTH_BYTES = 2 << 20
 KV_FORMATS = ["f16", "q8", "q8/q4", "q4"]
 POLICIES = ["lru", "lfu", "gdsf"]
 REUSE_MODES = [None, "exact", "repair", "splice", {"mode": "repair", "max_divergence": 10}]
-# Flags of trim policies, one list each; servers of the mix take them in turn.
-TRIMS = [[]]
+# Flags of trim policies, one list each; servers of the mix take them in turn. Seven of them meet each of the formats,
+# eviction policies and modes of reuse at another server.
+TRIMS = [[],
+         ["--context-policy", "window", "--context-budget-tokens", "64"],
+         ["--context-policy", "heavy_hitters", "--context-budget-tokens", "96"],
+         ["--context-policy", "kvzip", "--context-budget-tokens", "96"],
+         ["--context-policy", "prefix_importance", "--context-budget-tokens", "96"],
+         ["--context-policy", "summary", "--context-budget-tokens", "200", "--context-recent-turns", "0"],
+         ["--context-policy", "summary", "--context-budget-tokens", "200", "--context-split-turns", "1"]]
+# What requests ask for; None leaves it to the server.
+CONTEXTS = [None, "none", {"policy": "window", "budget_tokens": 64}, {"policy": "heavy_hitters", "budget_tokens": 96},
+            {"policy": "kvzip", "budget_tokens": 96}, {"policy": "prefix_importance", "budget_tokens": 64}]
+CHAT_CONTEXTS = [{"policy": "summary", "budget_tokens": 200, "recent_turns": 0},
+                 {"policy": "summary", "budget_tokens": 200, "split_turns": 1}]
+# What a mix must have done at least once, all servers together.
+MUST_HAPPEN = {"moved": ("prompt_tokens_moved_total", {}), "repaired": ("prompt_tokens_repaired_total", {}),
+               "cut": ("context_trims_total", {}), "summarised": ("context_summaries_total", {"result": "done"})}
 
-# Known answers are those of exact context, whatever else a server reuses.
-G = {"temperature": 0, "seed": 1, "reuse": "exact"}
+# Known answers are those of exact and whole context, whatever else a server does.
+G = {"temperature": 0, "seed": 1, "reuse": "exact", "context": "none"}
 PROBES = [(TEXT, {"prompt": texts.lorem(200, seed=77), **G, "max_tokens": 24}),
           (TEXT, {"prompt": "one two three four five", **G, "max_tokens": 40, "ignore_eos": True}),
           (CHAT, {"messages": texts.user("hello", system=texts.lorem(90, seed=78)), **G,
@@ -71,14 +87,14 @@ class Figures:
 
 
 class Soak:
-    def __init__(self, binary, seed, flags=(), reuse_modes=()):
-        self.is_mixed = bool(reuse_modes)
+    def __init__(self, binary, seed, flags=(), is_mixed=False):
+        self.is_mixed = is_mixed
         keys = [word for tenant in TENANTS for word in ("--api-key", f"{tenant}=key-of-{tenant}")]
         self.server = ServerProcess(binary, "tiny", [*FLAGS, *flags, *keys])
         self.outcomes = collections.Counter()
         self.faults = []
         self.traffic = Traffic(seed, [(path, body, self.ask(path, body).text) for path, body in PROBES],
-                               reuse_modes)
+                               *((REUSE_MODES, CONTEXTS, CHAT_CONTEXTS) if is_mixed else ()))
 
     # ---- one request
     def ask(self, path, body, tenant=TENANTS[0], method="POST"):
@@ -133,17 +149,22 @@ class Soak:
                 raise Failed(f"after {seconds} s still not: {what}\n{self.server.stderr()[-1000:]}")
             time.sleep(0.05)
 
-    def settle(self, blocks):
-        """The figures of a moment at which nothing runs, waits or is held, and every block is accounted for."""
-        deadline = time.monotonic() + 20
+    def settle(self, blocks, seconds=60):
+        """The figures of a moment at which nothing runs, waits or is held, all that was received has ended, and every
+        block is accounted for. In a mix, summaries are requested and idle work is done at any time, also while a page is
+        written: the figures hold if nothing was received from then until the next page."""
+        deadline = time.monotonic() + seconds
         while True:
             figures = self.figures()
             held, kept = figures.held(), figures("kv_blocks", state="evictable")
             free = figures("kv_blocks", state="free")
-            if not held and free + kept == blocks:
+            received, ended = (figures(name) for name in ("requests_received_total", "request_success_total"))
+            if (not held and free + kept == blocks and received == ended
+                    and self.figures()("requests_received_total") == received):
                 return figures
             if time.monotonic() > deadline:
-                raise Failed(f"after 20 s {held} are held, {free} blocks are free and {kept} kept of {blocks}")
+                raise Failed(f"after {seconds} s {held} are held, {free} blocks are free and {kept} kept of {blocks}; "
+                             f"{received} requests were received, {ended} ended")
             time.sleep(0.05)
 
     def check(self, what, holds):
@@ -155,8 +176,6 @@ class Soak:
         self.check("something is cached", figures("kv_blocks", state="evictable") > 0)
         self.check("blocks were evicted",
                    figures("prefix_cache_evicted_blocks_total") > (0 if self.is_mixed else blocks))
-        received, ended = (figures(name) for name in ("requests_received_total", "request_success_total"))
-        self.check(f"{received} received, {ended} ended", received == ended)
         self.check("many were aborted", figures("request_success_total", finished_reason="abort") > 0)
         self.check("no request ended by a fault", figures("request_success_total", finished_reason="error") == 0)
         self.check("hits <= queries", 0 < figures("prefix_cache_hits_total") <= figures("prefix_cache_queries_total"))
@@ -173,23 +192,41 @@ class Soak:
             least = 0 if self.is_mixed else reply.prompt_tokens - 1
             self.check(f"cached {reply.cached} of {reply.prompt_tokens}", least <= reply.cached < reply.prompt_tokens)
 
+    def check_summary(self):
+        """Summaries give way to answers, so under load few get done; with nobody else there a chat gets its own, and goes
+        on with it. One that says nothing, as random weights may, has failed: another chat then tries."""
+        for attempt in range(10):
+            turns = [(texts.lorem(60, seed=1000 + 10 * attempt + turn), "Well.") for turn in range(3)]
+            asked = {**G, "context": CHAT_CONTEXTS[0], "max_tokens": 4, "messages": [
+                {"role": role, "content": content}
+                for turn in turns for role, content in zip(("user", "assistant"), turn)] + texts.user("And now?")}
+            self.check("the chat was answered", self.ask(CHAT, asked).status == 200)
+            self.settle(self.blocks)
+            told = self.ask(CHAT, asked).usage["refrain"]["summary"]
+            if told["replaced_turns"]:
+                self.check(f"{told} goes on with all three turns replaced", told["replaced_turns"] == 3)
+                return
+        raise Failed("no chat was summarised although nobody else was there")
+
     def run(self, count):
         started = time.monotonic()
-        blocks = self.figures()("kv_blocks")
+        self.blocks = blocks = self.figures()("kv_blocks")
         early = count // 2
         self.send(early)
         self.settle(blocks)
         files, before = self.server.open_files(), self.server.memory_bytes()
         self.send(count - early)
+        if self.is_mixed:
+            self.check_summary()
         figures = self.settle(blocks)
         grown = self.server.memory_bytes() - before
         ends = {reason: int(figures("request_success_total", finished_reason=reason))
                 for reason in ("stop", "length", "abort", "rejected")}
         print(f"{count} requests in {time.monotonic() - started:.0f} s: {dict(self.outcomes)}, ended {ends}; "
               f"memory after {early}: {before >> 10} KiB, then {grown / 1024:+.0f} KiB", flush=True)
-        self.approximate = {name: int(figures(f"prompt_tokens_{name}_total")) for name in ("moved", "repaired")}
+        self.happened = {what: int(figures(name, **labels)) for what, (name, labels) in MUST_HAPPEN.items()}
         if self.is_mixed:
-            print(f"  approximate prompt tokens: {self.approximate}", flush=True)
+            print(f"  prompt tokens moved and repaired, contexts cut, chats summarised: {self.happened}", flush=True)
         self.check_figures(figures, blocks)
         self.check(f"memory grew by {grown >> 10} KiB", grown < MOST_GROWTH_BYTES)
         self.until("no file is left open", lambda: self.server.open_files() <= files + 2, 5)
@@ -225,21 +262,21 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     binary = Binary(options.binary, options.models, options.generated)
-    approximate = collections.Counter()
+    happened = collections.Counter()
     servers = mix(binary, options.requests) if options.mix else [("", [], options.requests)]
     for number, (name, flags, count) in enumerate(servers):
         print(name, end="", flush=True)
-        soak = Soak(binary, options.seed + number, flags, REUSE_MODES if options.mix else ())
+        soak = Soak(binary, options.seed + number, flags, options.mix)
         try:
             soak.run(count)
-            approximate.update(soak.approximate)
+            happened.update(soak.happened)
         except Failed as fault:
             print(f"FAILED  {fault}\n{soak.server.stderr()[-2000:]}", flush=True)
             return 1
         finally:
             soak.server.kill()
-    if options.mix and not (approximate["moved"] and approximate["repaired"]):
-        print(f"FAILED  nothing was reused approximately: {approximate}")
+    if options.mix and not all(happened[what] for what in MUST_HAPPEN):
+        print(f"FAILED  some of it never happened: {dict(happened)}")
         return 1
     return 0
 

@@ -113,9 +113,11 @@ def judge_echo(prompt):
 class Traffic:
     """Makes visits. `probes` are [(path, body, text)]: greedy requests whose text must never change."""
 
-    def __init__(self, seed, probes, reuse_modes=()):
+    def __init__(self, seed, probes, reuse_modes=(), contexts=(), chat_contexts=()):
         self.random = random.Random(seed)
-        self.reuse_modes = reuse_modes  # what requests may ask for; none: they leave it to the server
+        # What requests may ask for as `reuse` and `context`, chats more than others; none: they leave it to the server.
+        self.reuse_modes = reuse_modes
+        self.contexts, self.chat_contexts = list(contexts), list(chat_contexts)
         self.probes = probes
         self.number = 0
         self.heads = [texts.lorem(140, seed=i) for i in range(6)]
@@ -128,6 +130,9 @@ class Traffic:
         made = self.random.choice(self.kinds)()
         if self.reuse_modes and made.kind not in ("refused", "probe", "embedding"):
             made.body["reuse"] = self.random.choice(self.reuse_modes)
+            context = self.random.choice(self.contexts + (self.chat_contexts if made.path == CHAT else []))
+            if context is not None:
+                made.body["context"] = context
         made.tenant = self.random.choice(TENANTS)
         if made.kind != "refused" and self.random.random() < 0.36:
             made.leaving = self.leaving(made.body)
