@@ -4,16 +4,22 @@
     openai_test.py --binary build/release/refrain --models .deps/models --generated build/release/generated
 """
 import argparse
+import contextlib
+import io
 import json
 import os
+import pathlib
+import re
 import struct
 import sys
+import tempfile
 import time
 import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "scenario"))
 import server_process  # noqa: E402
+import texts  # noqa: E402
 
 import openai  # noqa: E402
 
@@ -245,6 +251,29 @@ class Others(unittest.TestCase):
             raw = struct.unpack(f"<{len(data) // 4}f", data)
         for one, other in zip(vector, raw):
             self.assertAlmostEqual(one, other, places=5)
+
+    def test_the_guide_to_long_documents_works_as_it_is_written(self):  # B6
+        guide = pathlib.Path(__file__).parents[2] / "docs" / "guide" / "long-documents.md"
+        (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+        with tempfile.TemporaryDirectory() as folder:
+            document = pathlib.Path(folder, "document.txt")
+            document.write_text("\n\n".join(texts.lorem(70, seed=i) for i in range(9)), encoding="utf-8")
+            # Nobody has calibrated the tiny model, so `repair` would compute everything.
+            for old, new in (("http://127.0.0.1:8080/v1", f"http://127.0.0.1:{SERVER.port}/v1"), ('"none"', repr(KEY)),
+                             ('"document.txt"', repr(str(document))), ('"mode": "repair"', '"mode": "splice"')):
+                self.assertEqual(code.count(old), 1, old)
+                code = code.replace(old, new)
+            names, printed = {}, io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(code, names)  # noqa: S102  code of this repository
+        self.assertEqual(printed.getvalue().count("'moved'"), 2)
+        self.assertTrue(2 < len(names["passages"]) <= 5, names["passages"])
+        # All of them behind one another, and in another order once more: only the seams are computed.
+        names["ask"]("Who opened the window?", count=5)
+        names["passages"][:] = names["passages"][1:] + names["passages"][:1]
+        _, told = names["ask"]("Who opened the window?", count=5)
+        self.assertGreater(told["moved"] + told["exact"], 0.8 * sum(told.values()))
+        self.assertGreater(told["moved"], 0)
 
 
 def main():
