@@ -6,12 +6,18 @@
 #include "cli/trim_bench.h"
 #include "cli/trim_cases.h"
 #include "cli/trim_report.h"
-#include "serve/reuse_words.h"
 
 namespace refrain::cli {
 namespace {
 
 constexpr std::uint32_t kLargestRatio = 64;
+
+std::string policy_names() {
+  std::string names;
+  for (const model::TrimPolicy& policy : model::trim_policies())
+    names += str_cat(names.empty() ? "" : ", ", policy.name);
+  return names;
+}
 
 Result<std::vector<const model::TrimPolicy*>> policies_of(const Settings& settings) {
   std::vector<const model::TrimPolicy*> policies;
@@ -20,11 +26,12 @@ Result<std::vector<const model::TrimPolicy*>> policies_of(const Settings& settin
     if (policy == nullptr)
       return Error{Code::kInvalidArgument,
                    str_cat("`", to_valid_utf8(std::string(word)), "` is no policy"),
-                   str_cat("there are ", serve::context_policy_words(", ")), "--trim-policies"};
+                   str_cat("--trim-policies takes ", policy_names()), "--trim-policies"};
     if (policy->look != model::TrimLook::kNone && settings.text("--kernels") == "ggml")
       return Error{Code::kInvalidArgument,
                    str_cat("`", policy->name, "` needs attention, which ggml's kernels hide"),
-                   "leave out --kernels ggml, or measure window alone", "--trim-policies"};
+                   "leave out --kernels ggml, or measure --trim-policies window alone",
+                   "--trim-policies"};
     policies.push_back(policy);
   }
   return policies;

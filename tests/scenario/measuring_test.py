@@ -170,9 +170,10 @@ class Measuring(unittest.TestCase):
         code, out, err = refrain(*flags, "--trim-policies", "window", "--ratios", "2")
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()], ["policy", "full", "window", "2"])
-        for wrong, words in ((["--trim-policies", "best"], "--trim-policies: `best` is no policy"),
+        for wrong, words in ((["--trim-policies", "best"], "`best` is no policy\nhint: --trim-policies takes window, "),
+                             (["--trim-policies", "none"], "`none` is no policy"),
                              (["--ratios", "1"], "--ratios"), (["--ratios", "2,x"], "--ratios"),
-                             (["--kernels", "ggml"], "--trim-policies: `heavy_hitters` needs attention"),
+                             (["--kernels", "ggml"], "`heavy_hitters` needs attention"),
                              (["--pairs", "1", "--filler", "0"], "more --pairs"), (["--pairs", "0"], "--pairs"),
                              (["--answer-rows", "3"], "--answer-rows")):
             code, out, err = refrain(*flags, *wrong)
