@@ -78,6 +78,17 @@ def judge_answer(body, more=lambda reply: None):
     return judge
 
 
+def judge_or_no_room(judge):
+    """Of a chat whose system turn, which always stays, may be longer than the context that it asked to keep."""
+    def judge_either(reply):
+        if reply.status == 400:
+            must(reply.error["param"] == "context.budget_tokens" and "system turn" in reply.error["message"],
+                 "refused for another reason than its system turn", reply)
+        else:
+            judge(reply)
+    return judge_either
+
+
 def judge_json(reply):
     if reply.finish == "stop":
         must(texts.is_json(reply.text) and json.loads(reply.text)["colour"] in ("red", "blue"),
@@ -133,6 +144,8 @@ class Traffic:
             context = self.random.choice(self.contexts + (self.chat_contexts if made.path == CHAT else []))
             if context is not None:
                 made.body["context"] = context
+            if made.path == CHAT and (made.body["messages"][0]["role"] == "system" or "tools" in made.body):
+                made.judge = judge_or_no_room(made.judge)
         made.tenant = self.random.choice(TENANTS)
         if made.kind != "refused" and self.random.random() < 0.36:
             made.leaving = self.leaving(made.body)
