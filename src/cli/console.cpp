@@ -62,8 +62,13 @@ void Console::labelled(std::string_view label, std::string_view colour, std::str
   write_error(text);
 }
 
+// The option it is about is named, if the words do not name it.
 void Console::error(const Error& error) {
-  labelled("error", "\033[1;31m", error.message, error.hint);
+  const bool is_named = error.field.substr(0, 2) != "--" ||
+                        error.message.find(error.field) != std::string::npos ||
+                        error.hint.find(error.field) != std::string::npos;
+  labelled("error", "\033[1;31m",
+           is_named ? error.message : str_cat(error.field, ": ", error.message), error.hint);
 }
 
 void Console::warn(std::string_view message, std::string_view hint) {

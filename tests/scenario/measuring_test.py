@@ -129,7 +129,7 @@ class Measuring(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()[2:]], ["f16", "q8"])
         for wrong, words in ((["--formats", "q4/q8"], "keys never have fewer bits than values"),
-                             (["--formats", "q5"], "`q5` is no KV format"),
+                             (["--formats", "q5"], "--formats: `q5` is no KV format"),
                              (["--context", "1000000"], "longer than the"), (["--depth", "1,2"], "more than one depth")):
             code, out, err = refrain(*flags, *wrong)
             self.assertEqual((code, out), (2, ""), wrong)
