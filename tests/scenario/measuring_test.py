@@ -224,7 +224,7 @@ class Measuring(unittest.TestCase):
         with file_with('{"documents": ["x"]}', ".jsonl") as file:
             code, out, err = refrain("eval", "reuse", "--model", "tiny", "--data", file.name)
             self.assertEqual((code, out), (2, ""))
-            self.assertIn('error: line 1: there is no "warm_orders"\nhint: ', err)
+            self.assertIn('error: --data: line 1: there is no "warm_orders"\nhint: ', err)
 
     def test_calibrate_makes_what_serve_judges_by(self):
         with file_with(texts.reuse_cases(3), ".jsonl") as data, tempfile.TemporaryDirectory() as folder:
