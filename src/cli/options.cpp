@@ -184,11 +184,12 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "beats file, and in one place they must agree",
      kEngineUsers, "", 0, 0, false, "--reuse repair exact"},
     {"--context-policy", "cache.context.policy", kChoice, "none", "",
-     "none|window|heavy_hitters|kvzip|prefix_importance|summary",
+     "none|window|heavy_hitters|kvzip|expected_attention|prefix_importance|summary",
      "what answers of requests that do not say keep of their context: none = all of it; window = "
      "the beginning and what is recent; heavy_hitters = and what the end attends to; kvzip = and "
-     "what the model needs to repeat it; prefix_importance = and the blocks attended to most; "
-     "summary = chats go on with a summary of their older turns",
+     "what the model needs to repeat it; expected_attention = and what recent queries let expect "
+     "of later ones; prefix_importance = and the blocks attended to most; summary = chats go on "
+     "with a summary of their older turns",
      kEngineUsers},
     {"--context-budget-tokens", "cache.context.budget_tokens", kInteger, "1024", "tokens", "",
      "how much --context-policy keeps, from behind the first token of an answer; with summary: the "
@@ -338,7 +339,8 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "rows of each answer to compare, the last of the prompt included",
      "eval reuse,eval kv,calibrate", "", 1, 1024},
 
-    {"--trim-policies", "", kText, "window,heavy_hitters,kvzip,prefix_importance", "", "",
+    {"--trim-policies", "", kText,
+     "window,heavy_hitters,kvzip,expected_attention,prefix_importance", "", "",
      "ways of cutting a context down to compare", "eval trim"},
     {"--ratios", "", kText, "2,4,8", "", "", "how many times smaller contexts become", "eval trim"},
     {"--pairs", "", kInteger, "32", "", "", "names with their numbers in each context", "eval trim",

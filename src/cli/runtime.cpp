@@ -239,6 +239,7 @@ engine::TrimParts Compute::trim_parts(kv::Ledger& ledger) const {
   return {.ledger = &ledger,
           .executor = executor.get(),
           .arena = arena.get(),
+          .model = loaded.model.get(),
           .can_look = gives_attention,
           .layer_count = shape.layer_count,
           .kv_head_count = shape.kv_head_count,

@@ -14,7 +14,10 @@ namespace {
 constexpr std::uint32_t kAskedRows = 64;   // of the end of a context
 constexpr std::uint32_t kPieceRows = 256;  // of a repetition, with what asks for it
 constexpr std::uint32_t kLeadRows = 8;     // in front of a piece, so that it is clear what follows
-constexpr std::uint32_t kLogits = 8U << 20U;  // held at a time, 32 MiB
+constexpr std::uint32_t kQueryRows = 256;  // of the end of a context
+constexpr std::uint32_t kLogits = 8U << 20U;              // held at a time, 32 MiB
+constexpr std::uint32_t kQueries = 8U << 20U;             // numbers held at a time, 32 MiB
+constexpr std::size_t kProducts = std::size_t{1} << 28U;  // of one look: some 50 ms
 
 std::uint32_t blocks_of(std::uint32_t tokens, std::uint32_t block_size) {
   return (tokens + block_size - 1) / block_size;
@@ -42,6 +45,8 @@ std::uint32_t ContextTrim::scratch_tokens(const TrimParts& parts, const model::T
       return kAskedRows + 3 * block_size;  // whole blocks on both sides
     case model::TrimLook::kRepetition:
       return kPieceRows + (policy.weighs_surprise ? 3 * block_size : 0);
+    case model::TrimLook::kQueries:
+      return kQueryRows + 3 * block_size;
   }
   return 0;
 }
@@ -73,6 +78,8 @@ Result<void> ContextTrim::look(Tick now) {
     const std::size_t length = context().size();
     ran = run(rows_again(length - std::min<std::size_t>(length, kAskedRows), length, now), {});
     looked_ = length;
+  } else if (policy_.look == model::TrimLook::kQueries) {
+    ran = look_at_queries(now);
   } else {
     ran = look_at_piece(now);
   }
@@ -204,6 +211,66 @@ Result<void> ContextTrim::find_surprise(const Pass& pass) {
   // A look may be one of many, and each lives as long as its answer.
   std::vector<float>().swap(output_.logits);
   return {};
+}
+
+// First the pass, then the heads, some at a time.
+Result<void> ContextTrim::look_at_queries(Tick now) {
+  if (expected_ != nullptr) {
+    score_heads();
+    return {};
+  }
+  constexpr std::size_t kSinks = model::ExpectedAttention::kSinkRows;
+  const std::size_t length = context().size();
+  const std::size_t begin =
+      length <= kSinks ? 0 : std::max(kSinks, length - std::min<std::size_t>(length, kQueryRows));
+  auto expected = std::make_unique<model::ExpectedAttention>(*parts_.model);
+  RETURN_IF_ERROR(run_for_queries(rows_again(begin, length, now), *expected));
+  expected->expect_from(static_cast<Position>(length));
+  expected_ = std::move(expected);
+  return {};
+}
+
+Result<void> ContextTrim::run_for_queries(const Pass& pass, model::ExpectedAttention& expected) {
+  const auto count = static_cast<std::uint32_t>(pass.tokens.size());
+  const model::ModelShape& shape = parts_.model->shape();
+  const std::uint32_t most =
+      std::clamp(kQueries / (shape.layer_count * shape.head_count * shape.key_dim), 1U,
+                 parts_.executor->max_batch_rows());
+  std::vector<Position> positions;
+  for (std::uint32_t done = 0; done < count;) {
+    const std::uint32_t end = std::min(count, done + most);
+    fill_batch(pass, done, end);
+    positions.clear();
+    for (std::uint32_t row = std::max(done, pass.asked_from); row < end; ++row) {
+      batch_.rows[row - done].wants_queries = true;
+      positions.push_back(batch_.rows[row - done].position);
+    }
+    batch_.rows.back().wants_logits = true;  // for the last layer, as in run()
+    RETURN_IF_ERROR(parts_.executor->run(batch_, output_));
+    expected.add(output_.queries, positions);
+    done = end;
+  }
+  std::vector<float>().swap(output_.queries);  // as in find_surprise()
+  return {};
+}
+
+void ContextTrim::score_heads() {
+  const std::size_t length = context().size();
+  const kv::BlockTable& table = parts_.ledger->table(id_);
+  std::vector<std::size_t> slots;
+  for (std::size_t row = 0; row < length; ++row)
+    slots.push_back(kv::slot_of(table, static_cast<Position>(row), parts_.bounds().block_size));
+  const std::uint32_t heads = parts_.layer_count * parts_.kv_head_count;
+  scores_.values.resize(heads * length, 0.0F);
+  for (std::size_t products = 0; scored_heads_ < heads && products < kProducts; ++scored_heads_) {
+    expected_->score(scored_heads_ / parts_.kv_head_count, scored_heads_ % parts_.kv_head_count,
+                     *parts_.arena, slots,
+                     std::span(scores_.values).subspan(scored_heads_ * length, length));
+    products += length * expected_->products_per_row();
+  }
+  if (scored_heads_ < heads) return;
+  looked_ = length;
+  expected_.reset();
 }
 
 Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_tokens,

@@ -7,6 +7,8 @@
 //   look (last rows)    table [ b0 b1 .. bk | their blocks ]  scratch [ the last rows again ]
 //   look (repetition)   table [ b0 b1 .. bk | their blocks ]  scratch [ a piece again: surprise ]
 //                       table [ b0 b1 .. bn ]                 scratch [ request, the piece ] ...
+//   look (queries)      table [ b0 b1 .. bk | their blocks ]  scratch [ recent rows again ]
+//                       table [ b0 b1 .. bn ]                 their keys and values read, no pass
 //   cut                 table [ b0 | gathered: best rows of each layer and head | recent blocks ]
 //   slide               later rows push the oldest recent blocks out
 #pragma once
@@ -22,8 +24,10 @@
 #include "kv/ledger.h"
 #include "model/batch.h"
 #include "model/executor.h"
+#include "model/expected_attention.h"
 #include "model/head_view.h"
 #include "model/kv_arena.h"
+#include "model/model.h"
 #include "model/trim_policy.h"
 
 namespace refrain::engine {
@@ -33,7 +37,8 @@ struct TrimParts {
   kv::Ledger* ledger = nullptr;
   model::Executor* executor = nullptr;
   model::KvArena* arena = nullptr;
-  bool can_look = false;  // the operators give attention mass
+  const model::Model* model = nullptr;  // with can_look
+  bool can_look = false;                // the operators give attention mass and queries
   std::uint32_t layer_count = 0;
   std::uint32_t kv_head_count = 0;
   std::uint32_t vocabulary_size = 0;
@@ -65,7 +70,7 @@ class ContextTrim {
               TrimmedContext context, model::TrimScores scores = {});
 
   bool looking() const { return looked_ < context().size(); }
-  // One pass. Errors of the executor; the sequence is as it was.
+  // One pass, or about as much work. Errors of the executor; the sequence is as it was.
   Result<void> look(Tick now);
   const model::TrimScores& scores() const { return scores_; }
   const TokenList& context() const { return context_.tokens; }
@@ -100,6 +105,9 @@ class ContextTrim {
   void fill_batch(const Pass& pass, std::uint32_t done, std::uint32_t end);
   Result<void> run(const Pass& pass, std::span<const float> weights);
   Result<void> find_surprise(const Pass& pass);
+  Result<void> look_at_queries(Tick now);
+  Result<void> run_for_queries(const Pass& pass, model::ExpectedAttention& expected);
+  void score_heads();
   Result<void> cut_rows(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void cut_blocks(const model::TrimShape& shape, std::uint32_t max_total_tokens);
   void gather(const kv::BlockTable& from, std::uint32_t first_row, std::span<const BlockId> to);
@@ -111,8 +119,10 @@ class ContextTrim {
   const TrimmedContext context_;
   model::TrimScores scores_;
   std::unique_ptr<model::HeadView> view_;
-  std::size_t looked_ = 0;        // tokens of the context, from its beginning
-  std::vector<float> surprise_;   // in nats, of the tokens behind those of the piece at looked_
+  std::size_t looked_ = 0;       // tokens of the context, from its beginning
+  std::vector<float> surprise_;  // in nats, of the tokens behind those of the piece at looked_
+  std::unique_ptr<model::ExpectedAttention> expected_;  // once the queries are known
+  std::uint32_t scored_heads_ = 0;                      // of all layers, from the first on
   std::uint32_t kept_front_ = 0;  // blocks of the table in front of the recent ones, once cut
   std::uint32_t recent_row_ = 0;  // first row of the context in the recent ones
   std::uint32_t max_total_tokens_ = 0;

@@ -30,9 +30,10 @@ struct BatchRow {
   std::uint32_t sequence = 0;  // index into Batch::sequences
   kv::Slot slot = 0;           // where this row's K/V is written
   bool wants_logits = false;
-  bool wants_hidden = false;  // final hidden state after the output norm (embeddings)
-  bool wants_mass = false;    // adds to its sequence's attention mass; changes no result
-  float mass_weight = 1.0F;   // >= 0; what it adds is multiplied by this
+  bool wants_hidden = false;   // final hidden state after the output norm (embeddings)
+  bool wants_mass = false;     // adds to its sequence's attention mass; changes no result
+  float mass_weight = 1.0F;    // >= 0; what it adds is multiplied by this
+  bool wants_queries = false;  // its queries of all layers; changes no result
 };
 
 struct BatchSequence {
@@ -73,6 +74,9 @@ struct BatchOutput {
   std::vector<float> logits;        // [rows with wants_logits, vocabulary_size]
   std::vector<float> hidden;        // [rows with wants_hidden, embedding_dim]
   std::vector<AttentionMass> mass;  // of sequences with rows that want it, in their order
+  // [layers, rows with wants_queries, query heads, key_dim], as they meet the keys: normed and
+  // turned. The last layer's are zeros where AttentionMass has none of it.
+  std::vector<float> queries;
 };
 
 }  // namespace refrain::model

@@ -50,6 +50,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   hidden_rows.clear();
   mass_rows.clear();
   mass_weights.clear();
+  query_rows.clear();
   first_mass_layer = batch.first_mass_layer;
   mass_kind = batch.mass_kind;
   sequences.clear();
@@ -74,6 +75,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
       mass_rows.push_back(static_cast<std::uint32_t>(i));
       mass_weights.push_back(row.mass_weight);
     }
+    if (row.wants_queries) query_rows.push_back(static_cast<std::uint32_t>(i));
     if (row.wants_logits || row.wants_hidden) selected.push_back(static_cast<std::int32_t>(i));
     if (i == 0 || batch.rows[i - 1].sequence != row.sequence) {
       const BatchSequence& sequence = batch.sequences[row.sequence];

@@ -23,6 +23,7 @@ struct BatchPlan {
   std::vector<std::uint32_t> hidden_rows;  // indices into `selected`
   std::vector<std::uint32_t> mass_rows;    // rows that want attention mass, ascending
   std::vector<float> mass_weights;         // of those
+  std::vector<std::uint32_t> query_rows;   // rows whose queries are wanted, ascending
   std::uint32_t first_mass_layer = 0;
   MassKind mass_kind = MassKind::kSum;
   std::vector<kernels::AttentionSequence> sequences;

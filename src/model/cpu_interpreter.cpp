@@ -46,6 +46,9 @@ float* CpuInterpreter::row_of(ValueId id, std::size_t row) const {
 Result<void> CpuInterpreter::run(CpuProgram& program, const BatchPlan& plan) {
   RETURN_IF_ERROR(reserve(program.arrange()));
   RETURN_IF_ERROR(mass_.begin(plan));
+  queries_.assign(
+      std::size_t{shape_.layer_count} * plan.query_rows.size() * shape_.head_count * shape_.key_dim,
+      0.0F);
   program_ = &program;
   plan_ = &plan;
   for (const CpuStep& step : program.steps()) {
@@ -203,7 +206,15 @@ void CpuInterpreter::multiply(const CpuOperation& operation, std::uint32_t first
   }
 }
 
+void CpuInterpreter::copy_queries(const CpuOperation& operation) {
+  const std::size_t dim = program_->value(operation.a).dim;
+  float* to = queries_.data() + operation.attention.layer * plan_->query_rows.size() * dim;
+  for (const std::uint32_t row : plan_->query_rows)
+    to = std::copy_n(row_of(operation.a, row), dim, to);
+}
+
 void CpuInterpreter::run_attention(const CpuOperation& operation) {
+  copy_queries(operation);
   kernels::AttentionCall call;
   call.shape = {shape_.head_count,
                 shape_.kv_head_count,

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
@@ -29,7 +30,10 @@ class CpuInterpreter {
   // Arranges and computes the program; `plan` is the batch it was recorded for. kUnavailable.
   Result<void> run(CpuProgram& program, const BatchPlan& plan);
   // What rows of the last run asked for.
-  void take_mass(BatchOutput& output) { mass_.take(output); }
+  void take_looks(BatchOutput& output) {
+    mass_.take(output);
+    output.queries.swap(queries_);
+  }
 
   std::uint64_t bytes() const { return memory_.bytes() + scratch_.bytes() + mass_.bytes(); }
 
@@ -37,6 +41,7 @@ class CpuInterpreter {
   void run_rows(const CpuStep& step);
   void run_products(const CpuStep& step);
   void run_attention(const CpuOperation& operation);
+  void copy_queries(const CpuOperation& operation);
   void run_row_operation(const CpuOperation& operation, std::uint32_t first, std::uint32_t last);
   void run_simple(const CpuOperation& operation, std::uint32_t row);
   void embed(const CpuOperation& operation, std::uint32_t row);
@@ -57,6 +62,7 @@ class CpuInterpreter {
   AlignedBuffer memory_;  // values
   ThreadScratch scratch_;
   MassSum mass_;
+  std::vector<float> queries_;  // as BatchOutput has them
 
   // The run at hand.
   const CpuProgram* program_ = nullptr;

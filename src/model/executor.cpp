@@ -31,7 +31,8 @@ class ForwardExecutor final : public Executor {
     CHECK(batch.rows.size() <= max_batch_rows_, "more rows than max_batch_rows");
     output.logits.clear();
     output.hidden.clear();
-  output.mass.clear();
+    output.mass.clear();
+    output.queries.clear();
     if (batch.rows.empty()) return {};
     RETURN_IF_ERROR(
         plan_.assign(batch, model_.shape(), arena_.block_size(), operators_->thread_count()));

@@ -39,7 +39,8 @@ class Executor {
 
   // Computes all rows. K/V rows are written to their slots before attention reads them.
   // kInternal if a back end fails; the arena rows of this batch are then undefined. kUnavailable if
-  // there is no memory for attention mass, kUnsupported if these operators do not give it.
+  // there is no memory for attention mass, kUnsupported if these operators do not give it, or no
+  // queries.
   virtual Result<void> run(const Batch& batch, BatchOutput& output) = 0;
 
   // Copies K/V rows [0, row_count) of block `from` to block `to` in all layers (copy on write).

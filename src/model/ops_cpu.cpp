@@ -184,7 +184,7 @@ Result<void> CpuOperators::run(BatchOutput& output) {
     program_.value(hidden_).external = hidden_rows_.data();
   }
   RETURN_IF_ERROR(interpreter_->run(program_, *plan_));
-  interpreter_->take_mass(output);
+  interpreter_->take_looks(output);
   if (hidden_ == kNoValue) return {};
   const std::size_t dim = shape_.embedding_dim;
   output.hidden.resize(plan_->hidden_rows.size() * dim);

@@ -250,6 +250,10 @@ Result<void> GgmlOperators::run(BatchOutput& output) {
     return Error{Code::kUnsupported, "the reference operators give no attention mass",
                  "use --kernels auto"};
   }
+  if (!plan_->query_rows.empty()) {
+    return Error{Code::kUnsupported, "the reference operators give no queries",
+                 "use --kernels auto"};
+  }
   RETURN_IF_ERROR(layers_graph_->allocate());
   fill_inputs();
   RETURN_IF_ERROR(backend_->compute(layers_graph_->graph()));

@@ -27,6 +27,7 @@ constexpr std::array kPolicies = {
                .recent_share = 0.125,
                .choice = TrimChoice::kAllHeads,
                .weighs_surprise = true},
+    TrimPolicy{.name = "expected_attention", .look = TrimLook::kQueries, .recent_share = 0.125},
     TrimPolicy{.name = "prefix_importance",
                .look = TrimLook::kLastRows,
                .mass = MassKind::kHeadSum,

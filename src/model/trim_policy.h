@@ -16,6 +16,9 @@
 //                      (Kim et al. 2025). It does not depend on a question. Our own: attention on
 //                      the way to a token counts as much as that token surprised the model when
 //                      it first read it, so that what could be guessed need not be kept
+//   expected_attention the attention that queries to come are expected to pay, judged from mean and
+//                      covariance of recent ones, times the length of the value (Devoto et al.
+//                      2025; expected_attention.h). It does not depend on a question either
 //   prefix_importance  attention of the last rows over all layers and heads, by block: the blocks
 //                      with least go whole, so nothing is copied
 #pragma once
@@ -35,6 +38,7 @@ enum class TrimLook : std::uint8_t {
   kNone,
   kLastRows,    // the last rows of the context
   kRepetition,  // rows behind the context that repeat all of it
+  kQueries,     // nobody: what is to come, judged from the queries of recent rows
 };
 
 // How rows of the middle are chosen.

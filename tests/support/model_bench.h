@@ -53,6 +53,7 @@ struct ModelBench {
     parts.trim = {.ledger = ledger.get(),
                   .executor = executor.get(),
                   .arena = arena.get(),
+                  .model = model.get(),
                   .can_look = true,
                   .layer_count = shape.layer_count,
                   .kv_head_count = shape.kv_head_count,

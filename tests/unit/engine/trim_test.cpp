@@ -110,7 +110,8 @@ TEST_P(Trim, OthersAnswerAsIfAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, Trim,
-                         testing::Values("window", "heavy_hitters", "kvzip", "prefix_importance"),
+                         testing::Values("window", "heavy_hitters", "kvzip", "expected_attention",
+                                         "prefix_importance"),
                          [](const auto& test) { return std::string(test.param); });
 
 // While nobody waits the trimmed answer is computed exactly, so that the next turn finds it.
@@ -255,6 +256,7 @@ engine::TrimParts parts_of(ModelBench& bench) {
   return {.ledger = bench.ledger.get(),
           .executor = bench.executor.get(),
           .arena = bench.arena.get(),
+          .model = bench.model.get(),
           .can_look = true,
           .layer_count = shape.layer_count,
           .kv_head_count = shape.kv_head_count,
@@ -338,6 +340,50 @@ TEST(TrimScores, OfARepetitionCountWhatWasSurprising) {
   ASSERT_EQ(trim.scores().values.size(), most.size());
   for (std::size_t i = 0; i < most.size(); ++i)
     EXPECT_NEAR(trim.scores().values[i], most[i], 1e-4F * (1 + most[i]));
+}
+
+// Those of `expected_attention` come from the last 256 rows, whose queries are the same when they
+// are computed again, and are those of each layer and head.
+TEST(TrimScores, OfExpectedAttentionComeFromTheRecentQueries) {
+  for (const char* name : {"tiny-llama", "tiny-gemma3"}) {
+    ModelBench bench(name, /*prefix_cache=*/true);
+    const engine::TrimParts parts = parts_of(bench);
+    const TokenList context = bench.prompt(kPrompt, 4);
+    Held held(bench, context, 400);
+    model::ExpectedAttention expected(*bench.model);
+    for (std::uint32_t done = kPrompt - 256; done < kPrompt;) {
+      const std::uint32_t end = std::min(kPrompt, done + bench.executor->max_batch_rows());
+      model::Batch batch;
+      batch.sequences.push_back({.table = &held.table(), .length = end});
+      std::vector<Position> positions;
+      for (; done < end; ++done) {
+        positions.push_back(static_cast<Position>(done));
+        batch.rows.push_back({.token = context[done],
+                              .position = positions.back(),
+                              .sequence = 0,
+                              .slot = kv::slot_of(held.table(), positions.back(), 16),
+                              .wants_logits = true,
+                              .wants_queries = true});
+      }
+      ASSERT_TRUE(bench.executor->run(batch, held.output()).ok());
+      expected.add(held.output().queries, positions);
+    }
+    expected.expect_from(kPrompt);
+    engine::ContextTrim trim(parts, held.id(), *model::trim_policy_named("expected_attention"),
+                             {context});
+    while (trim.looking()) ASSERT_TRUE(trim.look(0).ok());
+    std::vector<std::size_t> slots;
+    for (std::uint32_t row = 0; row < kPrompt; ++row)
+      slots.push_back(kv::slot_of(held.table(), static_cast<Position>(row), 16));
+    std::vector<float> scores(kPrompt);
+    for (std::uint32_t layer = 0; layer < parts.layer_count; ++layer) {
+      for (std::uint32_t head = 0; head < parts.kv_head_count; ++head) {
+        expected.score(layer, head, *bench.arena, slots, scores);
+        const std::span<const float> found = trim.scores().of(layer, head);
+        EXPECT_EQ(std::vector<float>(found.begin(), found.end()), scores) << name;
+      }
+    }
+  }
 }
 
 }  // namespace
