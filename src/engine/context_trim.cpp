@@ -258,6 +258,7 @@ void ContextTrim::score_heads() {
   const std::size_t length = context().size();
   const kv::BlockTable& table = parts_.ledger->table(id_);
   std::vector<std::size_t> slots;
+  slots.reserve(length);
   for (std::size_t row = 0; row < length; ++row)
     slots.push_back(kv::slot_of(table, static_cast<Position>(row), parts_.bounds().block_size));
   const std::uint32_t heads = parts_.layer_count * parts_.kv_head_count;
