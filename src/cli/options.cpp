@@ -344,7 +344,7 @@ constexpr auto kOptions = std::to_array<OptionInfo>({
      "ways of cutting a context down to compare", "eval trim"},
     {"--ratios", "", kText, "2,4,8", "", "", "how many times smaller contexts become", "eval trim"},
     {"--pairs", "", kInteger, "32", "", "", "names with their numbers in each context", "eval trim",
-     "", 1, 1e4},
+     "", 1, 1000},
     {"--filler", "", kInteger, "2", "", "", "sentences about other things behind each of them",
      "eval trim", "", 0, 100},
     {"--questions", "", kInteger, "10", "", "", "numbers asked for in each context", "eval trim",

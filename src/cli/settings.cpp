@@ -283,7 +283,7 @@ Result<std::vector<std::uint32_t>> parse_token_counts(const std::string& text,
       return Error{Code::kInvalidArgument,
                    str_cat(flag, ": `", to_valid_utf8(part), "` is not a count from ", minimum,
                            " to ", maximum),
-                   str_cat("write counts with commas, e.g. ", flag, " 512,4096"),
+                   str_cat("write counts with commas, e.g. ", flag, " ", minimum, ",", 2 * minimum),
                    std::string(flag)};
     }
     counts.push_back(static_cast<std::uint32_t>(*number));

@@ -195,7 +195,7 @@ Result<TrimResult> TrimBench::measure_cut(const TokenList& context,
   const std::uint32_t budget = length / ratio;
   if (budget < model::least_trim_budget(parts_.bounds()))
     return Error{Code::kInvalidArgument,
-                 str_cat("a context of ", length, " tokens cannot be cut to a ", ratio, "th"),
+                 str_cat("a context of ", length, " tokens cannot be cut to 1/", ratio, " of it"),
                  "ask for more --pairs or a smaller ratio"};
   std::uint32_t longest = 0;
   for (const Question& question : questions)

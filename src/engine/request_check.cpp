@@ -33,23 +33,23 @@ Result<void> check_context(const GenerateRequest& request, const RequestLimits& 
                        ? "use the policy window, or start the server without --kernels ggml"
                        : "leave `context` out",
                    "context.policy");
+  // What stays within the budget is never cut. The last token that is generated has no row.
+  const std::size_t rows = request.prompt.size() + std::max(request.max_tokens, 1U) - 1;
   model::TrimBounds bounds = *limits.trim;
+  if (request.max_tokens > 1 && rows > context.budget_tokens)
+    bounds.head_rows = static_cast<std::uint32_t>(request.head_tokens);
   const std::uint32_t least = model::least_trim_budget(bounds);
-  if (context.budget_tokens < least)
-    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens, ", at least ", least,
-                           " are needed here"),
-                   "raise it, or leave `context` out", "context.budget_tokens");
-  // What stays within the budget is never cut.
-  if (request.prompt.size() + request.max_tokens <= context.budget_tokens) return {};
-  bounds.head_rows = static_cast<std::uint32_t>(request.head_tokens);
-  const std::uint32_t with_head = model::least_trim_budget(bounds);
-  if (context.budget_tokens < with_head)
-    return invalid(str_cat("`budget_tokens` is ", context.budget_tokens,
-                           "; the system turn always stays and has ", request.head_tokens,
-                           " tokens, so that at least ", with_head, " are needed"),
-                   R"(raise it, shorten the system turn, or send "context": "none")",
-                   "context.budget_tokens");
-  return {};
+  if (context.budget_tokens >= least) return {};
+  const bool has_head = least > model::least_trim_budget(*limits.trim);
+  return invalid(
+      str_cat("`budget_tokens` is ", context.budget_tokens,
+              has_head ? str_cat("; the system turn always stays and has ", request.head_tokens,
+                                 " tokens, so that at least ")
+                       : std::string(", at least "),
+              least, has_head ? " are needed" : " are needed here"),
+      str_cat("raise it (--context-budget-tokens), ", has_head ? "shorten the system turn, " : "",
+              R"(or keep all of the context ("context": "none", --context-policy none))"),
+      "context.budget_tokens");
 }
 
 Result<void> fit_context(GenerateRequest& request, const RequestLimits& limits) {

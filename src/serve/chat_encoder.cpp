@@ -17,19 +17,19 @@ std::size_t longest_token(const text::Tokenizer& tokenizer) {
   return longest;
 }
 
-// Up to the header of the first message that is no system turn.
-std::size_t head_tokens(const std::vector<text::ChatMessage>& messages,
-                        const text::EncodedPrompt& prompt) {
+// Up to the first message that is no system turn: to its header, or, with tools, to its text, for
+// some templates write their definitions in front of that. A template may have a system turn of its
+// own where the client sent none.
+std::size_t head_tokens(const text::RenderInput& input, const text::EncodedPrompt& prompt) {
+  const auto& messages = input.messages;
   const auto first =
       std::find_if(messages.begin(), messages.end(), [](const text::ChatMessage& message) {
         return message.role != "system" && message.role != "developer";
       });
-  if (first == messages.begin()) return 0;
-  const auto begin = prompt.header_begin.begin() +
-                     std::min(first - messages.begin(), std::ssize(prompt.header_begin));
+  const auto& places = input.tools_json.empty() ? prompt.header_begin : prompt.message_begin;
+  const auto begin = places.begin() + std::min(first - messages.begin(), std::ssize(places));
   // A message without text has no place: what comes behind it says where it must be in front of.
-  return begin == prompt.header_begin.end() ? prompt.tokens.size()
-                                            : *std::min_element(begin, prompt.header_begin.end());
+  return begin == places.end() ? prompt.tokens.size() : *std::min_element(begin, places.end());
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<text::EncodedPrompt> ChatEncoder::encode(text::RenderInput input) const {
     return error;
   }
   text::EncodedPrompt encoded = tokenizer_.encode_prompt(*prompt);
-  encoded.head_tokens = head_tokens(input.messages, encoded);
+  encoded.head_tokens = head_tokens(input, encoded);
   return encoded;
 }
 

@@ -27,8 +27,9 @@ struct Prompt {
 
 // A tokenized prompt. `message_begin[i]` is the index of the first token that holds text of
 // message i (== tokens.size() for a message without text); used to explain misses.
-// `header_begin[i]` is where what leads to that text begins: its first control token that ends no
-// turn, or message_begin[i] if there is none. Used to cut between turns.
+// `header_begin[i]` is where what leads to that text begins: the first control token since the last
+// text, or since the last one that ends a turn; message_begin[i] if there is none. Used to cut
+// between turns.
 //
 //   <|im_end|> \n <|im_start|> user \n What ...
 //                  header_begin          message_begin
@@ -36,7 +37,7 @@ struct EncodedPrompt {
   TokenList tokens;
   std::vector<std::size_t> message_begin;
   std::vector<std::size_t> header_begin = {};
-  // Of the messages in front that set the rules for all others (system turns); 0 = none.
+  // What is in front of the first turn that is no system turn: rules, definitions of tools.
   std::size_t head_tokens = 0;
 };
 

@@ -63,7 +63,10 @@ class VocabularyTokenizer::PromptEncoder {
     while (const auto match = owner_.special_.find(text, at)) {
       plain_ += text.substr(at, match->begin - at);
       flush();
-      if (opening_ == kUnset && !owner_.is_end_of_generation(match->id)) opening_ = tokens_.size();
+      if (owner_.is_end_of_generation(match->id))
+        opening_ = kUnset;  // a turn without text of a message, such as a template's own
+      else if (opening_ == kUnset)
+        opening_ = tokens_.size();
       tokens_.push_back(match->id);
       at = match->begin + match->length;
     }

@@ -181,6 +181,11 @@ TEST(EncodePrompt, says_where_the_header_of_each_message_begins) {  // O-37
             (std::vector<std::size_t>{0, static_cast<std::size_t>(opening), prompt.message_begin[2],
                                       prompt.tokens.size()}));
   EXPECT_LT(static_cast<std::size_t>(opening), prompt.message_begin[1]);
+  // A turn that the template wrote of its own accord is not the first message's.
+  const auto own = t->encode_prompt(
+      {{{"<|im_start|>he<|im_end|><|im_start|>he", PromptPart::kTemplate}, {"llo", 0}}});
+  EXPECT_EQ(own.tokens[own.header_begin[0]], *t->find("<|im_start|>"));
+  EXPECT_GT(own.header_begin[0], 0U);
 }
 
 TEST(EncodePrompt, places_of_messages_count_the_added_bos_and_blanks_as_in_the_text) {
