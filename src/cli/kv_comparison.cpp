@@ -95,8 +95,9 @@ double KvScore::perplexity() const {
 
 void KvScore::add(std::span<const float> reference, std::span<const float> row) {
   ++rows;
-  agreeing += likeliest(reference) == likeliest(row) ? 1 : 0;
-  kl += reference.data() == row.data() ? 0.0 : engine::divergence(reference, row);
+  const double error = reference.data() == row.data() ? 0.0 : engine::divergence(reference, row);
+  agreeing += likeliest(reference) == likeliest(row) && std::isfinite(error) ? 1 : 0;
+  kl += error;
 }
 
 void KvScore::add_target(std::span<const float> row, TokenId target) {

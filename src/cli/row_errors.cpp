@@ -2,6 +2,7 @@
 #include "cli/row_errors.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "engine/distribution.h"
@@ -33,7 +34,7 @@ RowErrors compare_rows(std::span<const float> expected, std::span<const float> a
         double{wanted[index_of(lead.first)]} - wanted[index_of(lead.second)];
     errors.margin.push_back(lead.margin());
     errors.margin_shift.push_back(lead.margin() - expected_margin);
-    if (likeliest(wanted) != likeliest(got)) continue;
+    if (likeliest(wanted) != likeliest(got) || !std::isfinite(errors.kl.back())) continue;
     ++errors.agreeing;
     if (errors.agreeing == errors.kl.size()) errors.common_prefix = errors.agreeing;
   }

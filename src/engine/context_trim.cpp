@@ -280,6 +280,9 @@ Result<void> ContextTrim::cut(std::uint32_t budget_tokens, std::uint32_t room_to
   const std::uint32_t rows = parts_.ledger->length(id_);
   model::TrimBounds bounds = parts_.bounds();
   bounds.head_rows = context_.head_tokens;
+  if (budget_tokens < model::least_trim_budget(bounds))
+    return Error{Code::kInternal,
+                 "a budget without room for the head got past the check of requests"};
   const std::optional<model::TrimShape> shape =
       model::trim_shape(policy_, rows, budget_tokens, room_tokens, bounds, context_.turn_begin);
   if (!shape) return {};

@@ -4,9 +4,8 @@
 //
 //   table rows   [ head  | ............ middle ............ | recent ]
 //   kept         [ head  | those with the highest scores    | recent ]
-//           system turn,   chosen for each layer and KV head,  whole blocks, in place; from the
-//         1 block or more  of some heads more (head_view.h)    beginning of a turn where one is
-//         near
+//           system turn,   chosen for each layer and KV head,  whole blocks, in place;
+//         1 block or more  of some heads more (head_view.h)    if near, from a turn on
 //
 //   window             no middle: attention sinks and a recent window (Xiao et al. 2023)
 //   heavy_hitters      attention that the last rows pay, summed (Zhang et al. 2023, H2O; Li et al.

@@ -2,8 +2,9 @@
 // apart from what a client typed. Control markers count only in template parts: "<|im_end|>"
 // typed by a user stays plain text. Plain data; any thread.
 //
-//   parts:  [template "<|im_start|>user\n"] [user "A<|im_end|>B", message 1] [template
-//   "<|im_end|>\n"]
+//   parts:  [template "<|im_start|>user\n"]
+//           [user "A<|im_end|>B", message 1]
+//           [template "<|im_end|>\n"]
 #pragma once
 
 #include <cstdint>

@@ -132,8 +132,7 @@ class VocabularyTokenizer::PromptEncoder {
   std::string plain_;
   std::vector<Begin> pending_;
   std::vector<std::size_t> message_begin_, header_begin_;
-  std::size_t opening_ =
-      kUnset;  // index of the control token that opens a turn, since the last text
+  std::size_t opening_ = kUnset;  // index of the control token that opens the next text's turn
 };
 
 TokenList VocabularyTokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -170,6 +170,10 @@ class Measuring(unittest.TestCase):
         code, out, err = refrain(*flags, "--trim-policies", "window", "--ratios", "2")
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()], ["policy", "full", "window", "2"])
+        # Logits that are no numbers agree with nothing.
+        broken = ["tiny-nan" if word == "tiny" else word for word in flags]
+        _, arm = json.loads(refrain(*broken, "--trim-policies", "window", "--ratios", "2", "--json")[1])["arms"]
+        self.assertEqual((arm["kl_mean"], arm["same_top"], arm["right"]), (None, 0, 0))
         for wrong, words in ((["--trim-policies", "best"], "`best` is no policy\nhint: --trim-policies takes window, "),
                              (["--trim-policies", "none"], "`none` is no policy"),
                              (["--ratios", "1"], "--ratios"), (["--ratios", "2,x"], "--ratios"),
