@@ -6,27 +6,21 @@
 #include "cli/trim_bench.h"
 #include "cli/trim_cases.h"
 #include "cli/trim_report.h"
+#include "serve/reuse_words.h"
 
 namespace refrain::cli {
 namespace {
 
 constexpr std::uint32_t kLargestRatio = 64;
 
-std::string policy_names() {
-  std::string names;
-  for (const model::TrimPolicy& policy : model::trim_policies())
-    names += str_cat(names.empty() ? "" : ", ", policy.name);
-  return names;
-}
-
 Result<std::vector<const model::TrimPolicy*>> policies_of(const Settings& settings) {
   std::vector<const model::TrimPolicy*> policies;
   for (const std::string_view word : split(settings.text("--trim-policies"), ',')) {
     const model::TrimPolicy* policy = model::trim_policy_named(trim(word));
     if (policy == nullptr)
-      return Error{Code::kInvalidArgument,
-                   str_cat("`", to_valid_utf8(std::string(word)), "` is no policy"),
-                   str_cat("--trim-policies takes ", policy_names()), "--trim-policies"};
+      return Error{
+          Code::kInvalidArgument, str_cat("`", to_valid_utf8(std::string(word)), "` is no policy"),
+          str_cat("--trim-policies takes ", serve::trim_policy_words(", ")), "--trim-policies"};
     if (policy->look != model::TrimLook::kNone && settings.text("--kernels") == "ggml")
       return Error{Code::kInvalidArgument,
                    str_cat("`", policy->name, "` needs attention, which ggml's kernels hide"),

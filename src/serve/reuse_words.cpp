@@ -22,13 +22,18 @@ std::string_view reuse_mode_text(engine::ReuseMode mode) {
   return "exact";
 }
 
-std::string context_policy_words(std::string_view separator) {
-  std::string words(kNoPolicy);
+std::string trim_policy_words(std::string_view separator) {
+  std::string words;
   for (const model::TrimPolicy& policy : model::trim_policies()) {
-    words += separator;
+    if (!words.empty()) words += separator;
     words += policy.name;
   }
   return words;
+}
+
+std::string context_policy_words(std::string_view separator) {
+  std::string words(kNoPolicy);
+  return words.append(separator).append(trim_policy_words(separator));
 }
 
 std::string_view reuse_refusal_text(engine::ReuseRefusal refusal) {

@@ -18,10 +18,11 @@ std::string_view reuse_mode_text(engine::ReuseMode mode);
 inline constexpr std::string_view kNoPolicy = "none";
 // Replaces older turns of a chat by a summary (serve/summaries.h).
 inline constexpr std::string_view kSummaryPolicy = "summary";
-// Those that trim, and none, such as "none, window, heavy_hitters".
+// Those that trim, such as "window, heavy_hitters"; and these with none in front.
+std::string trim_policy_words(std::string_view separator);
 std::string context_policy_words(std::string_view separator);
 
-// "none" | "uncalibrated" | "divergence" | "no_room" | "unsupported"
+// "none" | "uncalibrated" | "divergence" | "near_tie" | "no_room" | "unsupported"
 std::string_view reuse_refusal_text(engine::ReuseRefusal refusal);
 
 }  // namespace refrain::serve
