@@ -27,6 +27,7 @@ Result<std::unique_ptr<TrialHost>> TrialHost::create(const ExactSubject& subject
   ASSIGN_OR_RETURN(host->arena_,
                    model::KvArena::create(subject.model->shape(), subject.format,
                                           settings.ledger.block_size, settings.ledger.block_count));
+  host->settings_.ledger.reuse_step_tokens = kernels::reuse_step_tokens(host->arena_->layout());
   ASSIGN_OR_RETURN(auto executor,
                    subject.make_executor(*subject.model, *host->arena_,
                                          {.thread_count = settings.threads,

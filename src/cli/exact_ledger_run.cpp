@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "cli/exact_host.h"
 #include "cli/exact_run.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 namespace {
@@ -16,6 +17,7 @@ struct RunningTurn {
   std::size_t turn = 0;
   SequenceId id{};
   std::uint32_t done = 0;  // rows that count
+  model::OpenTile open_tile = {};
 };
 
 // Rows of one turn in one step.
@@ -135,11 +137,12 @@ Piece LedgerRun::choose_piece(RunningTurn& running, std::uint32_t room) {
 
 void LedgerRun::add_rows(const Piece& piece, model::Batch& batch) {
   kv::Ledger& ledger = host_->ledger();
-  const RunningTurn& running = *piece.running;
+  RunningTurn& running = *piece.running;
   const ReferenceBook::Turn& turn = book_.turns()[running.turn];
   const kv::BlockTable& table = ledger.table(running.id);
   const auto sequence = static_cast<std::uint32_t>(batch.sequences.size());
-  batch.sequences.push_back({.table = &table, .length = ledger.length(running.id)});
+  batch.sequences.push_back(
+      {.table = &table, .length = ledger.length(running.id), .open_tile = &running.open_tile});
   for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
     const std::uint32_t at = running.done + static_cast<std::uint32_t>(i);
     // Some rows go without, as they do in the engine; the others must not notice.

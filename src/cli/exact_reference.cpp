@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "engine/sampler.h"
 #include "kv/block_table.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 namespace {
@@ -69,7 +70,7 @@ class ColdRun {
   Result<void> step(std::span<const TokenId> tokens) {
     model::Batch batch;
     const auto end = done_ + static_cast<std::uint32_t>(tokens.size());
-    batch.sequences.push_back({.table = &table_, .length = end});
+    batch.sequences.push_back({.table = &table_, .length = end, .open_tile = &open_tile_});
     for (const TokenId token : tokens) {
       const auto position = static_cast<Position>(done_++);
       batch.rows.push_back({.token = token,
@@ -88,6 +89,7 @@ class ColdRun {
   std::unique_ptr<model::KvArena> arena_;
   std::unique_ptr<model::Executor> executor_;
   kv::BlockTable table_;
+  model::OpenTile open_tile_;
   std::uint32_t next_block_ = 0;
   std::uint32_t done_ = 0;
   model::BatchOutput output_;

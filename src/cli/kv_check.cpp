@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::uint32_t kContextTokens = 64;  // fed before rows are compared
 // Rows to compare: fewer where the vocabulary is large, so that the check stays short.
-constexpr std::uint32_t kMostRows = 256, kLeastRows = 128;
-constexpr std::uint32_t kComparedLogits = 1U << 25U;
+constexpr std::uint32_t kMostRows = 1024, kLeastRows = 512;
+constexpr std::uint32_t kComparedLogits = 1U << 27U;
 constexpr std::uint32_t kStepTokens = 64;  // logits of all rows are large
 // Part of the key of verdicts that are kept: raised when text, rows or measure change.
-constexpr std::string_view kCheckVersion = "kv-check/1";
+constexpr std::string_view kCheckVersion = "kv-check/2";
 
 std::string figures(const KvScore& score) {
   std::array<char, 80> text{};

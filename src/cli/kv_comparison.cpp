@@ -46,7 +46,9 @@ Result<void> KvComparison::run(Lane& lane, std::span<const TokenId> tokens, std:
                                bool all_logits) {
   model::Batch batch;
   batch.sequences.push_back(
-      {.table = &table_, .length = at + static_cast<std::uint32_t>(tokens.size())});
+      {.table = &table_,
+       .length = at + static_cast<std::uint32_t>(tokens.size()),
+       .open_tile = &lane.open_tile});
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto position = static_cast<Position>(at + i);
     batch.rows.push_back({.token = tokens[i],

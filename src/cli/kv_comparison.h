@@ -16,6 +16,7 @@
 #include "kv/block_table.h"
 #include "model/batch.h"
 #include "model/kv_arena.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 
@@ -46,6 +47,7 @@ class KvComparison {
  private:
   struct Lane {
     std::unique_ptr<model::KvArena> arena;
+    model::OpenTile open_tile;
     model::BatchOutput output;
   };
 

@@ -38,7 +38,9 @@ void Lane::overwrite(Position at, TokenId token) {
 
 Result<std::unique_ptr<Lanes>> Lanes::create(Compute& compute, std::uint32_t step_tokens) {
   ASSIGN_OR_RETURN(auto ledger, kv::Ledger::create({.block_size = compute.block_size,
-                                                    .block_count = compute.sizing.block_count}));
+                                                    .block_count = compute.sizing.block_count,
+                                                    .reuse_step_tokens = kernels::reuse_step_tokens(
+                                                        compute.arena->layout())}));
   return std::unique_ptr<Lanes>(new Lanes(compute, step_tokens, std::move(ledger)));
 }
 
@@ -68,7 +70,9 @@ Result<std::size_t> Lanes::step(const Lane& lane, const LaneRows& wanted,
   model::Batch batch;
   batch.first_mass_layer = model::first_looking_layer(compute_.loaded.model->shape().layer_count);
   batch.sequences.push_back(
-      {.table = &table, .length = static_cast<std::uint32_t>(rows.back()) + 1});
+      {.table = &table,
+       .length = static_cast<std::uint32_t>(rows.back()) + 1,
+       .open_tile = &lane.open_tile()});
   for (const Position row : rows) {
     batch.rows.push_back({.token = lane.tokens()[static_cast<std::size_t>(row)],
                           .position = row,

@@ -18,6 +18,7 @@
 #include "cli/runtime.h"
 #include "kv/ledger.h"
 #include "model/batch.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 
@@ -37,7 +38,8 @@ class Lane {
         id_(other.id_),
         kept_(other.kept_),
         tokens_(std::move(other.tokens_)),
-        admission_(std::move(other.admission_)) {}
+        admission_(std::move(other.admission_)),
+        open_tile_(std::move(other.open_tile_)) {}
   Lane& operator=(Lane&&) = delete;
   ~Lane();
 
@@ -53,6 +55,7 @@ class Lane {
   std::uint32_t length() const { return static_cast<std::uint32_t>(tokens_.size()); }
   Position last_row() const { return static_cast<Position>(length()) - 1; }
   const kv::BlockTable& table() const { return ledger_->table(id_); }
+  model::OpenTile& open_tile() const { return *open_tile_; }  // for its batches
   std::uint32_t exact_tokens() const { return admission_.cached_tokens; }
   const std::vector<kv::SegmentRun>& runs() const { return admission_.runs; }
 
@@ -62,6 +65,7 @@ class Lane {
   bool kept_ = false;
   TokenList tokens_;
   kv::Admission admission_;
+  std::unique_ptr<model::OpenTile> open_tile_ = std::make_unique<model::OpenTile>();
 };
 
 // What to compute of a lane.

@@ -298,6 +298,7 @@ Result<std::unique_ptr<EngineHost>> EngineHost::start(const Settings& settings, 
            .block_count = compute.sizing.block_count,
            .max_cached_blocks = static_cast<std::uint32_t>(settings.integer("--max-blocks")),
            .policy = kv::eviction_policy_named(settings.text("--cache-policy")).value(),
+           .reuse_step_tokens = kernels::reuse_step_tokens(compute.arena->layout()),
            .min_match_blocks = static_cast<std::uint32_t>(settings.integer("--min-match-blocks")),
            .prefix_cache = settings.boolean("--prefix-cache")}));
   host->grammars = std::make_unique<engine::GrammarCompiler>(*compute.loaded.tokenizer);

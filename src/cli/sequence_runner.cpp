@@ -59,7 +59,8 @@ Result<void> SequenceRunner::step(std::span<const TokenId> tokens, const OnLogit
   ledger_->append(sequence_, tokens, 0);
   const kv::BlockTable& table = ledger_->table(sequence_);
   model::Batch batch;
-  batch.sequences.push_back({.table = &table, .length = ledger_->length(sequence_)});
+  batch.sequences.push_back(
+      {.table = &table, .length = ledger_->length(sequence_), .open_tile = &open_tile_});
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto position = static_cast<Position>(begin + i);
     batch.rows.push_back({.token = tokens[i],

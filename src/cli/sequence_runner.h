@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "cli/runtime.h"
 #include "model/batch.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 
@@ -43,6 +44,7 @@ class SequenceRunner {
   std::unique_ptr<kv::Ledger> ledger_;
   SequenceId sequence_{0};
   bool running_ = false;
+  model::OpenTile open_tile_;
   model::BatchOutput output_;
 };
 

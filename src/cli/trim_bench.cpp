@@ -37,7 +37,9 @@ TrimBench::TrimBench(Compute& compute, const TrimOptions& options,
 
 Result<std::unique_ptr<TrimBench>> TrimBench::create(Compute& compute, const TrimOptions& options) {
   ASSIGN_OR_RETURN(auto ledger, kv::Ledger::create({.block_size = compute.block_size,
-                                                    .block_count = compute.sizing.block_count}));
+                                                    .block_count = compute.sizing.block_count,
+                                                    .reuse_step_tokens = kernels::reuse_step_tokens(
+                                                        compute.arena->layout())}));
   return std::unique_ptr<TrimBench>(new TrimBench(compute, options, std::move(ledger)));
 }
 
@@ -151,7 +153,11 @@ Result<void> TrimBench::run(SequenceId id, std::span<const TokenId> tokens,
     const kv::BlockTable& table = ledger_->table(id);
     model::Batch batch;
     batch.sequences.push_back(
-        {.table = &table, .length = ledger_->length(id), .dropped = dropped, .view = view_});
+        {.table = &table,
+         .length = ledger_->length(id),
+         .dropped = dropped,
+         .view = view_,
+         .open_tile = &open_tile_});
     for (std::size_t i = 0; i < part.size(); ++i) {
       const auto position = static_cast<Position>(begin + i);
       batch.rows.push_back({.token = part[i],

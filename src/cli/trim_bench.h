@@ -21,6 +21,7 @@
 #include "cli/runtime.h"
 #include "cli/trim_cases.h"
 #include "engine/context_trim.h"
+#include "model/open_tile.h"
 
 namespace refrain::cli {
 
@@ -95,7 +96,9 @@ class TrimBench {
   std::unique_ptr<kv::Ledger> ledger_;
   const engine::TrimParts parts_;
   std::uint64_t next_id_ = 1;
-  const model::HeadView* view_ = nullptr;  // what the heads of a cut sequence see
+  // Of the one sequence there is at a time.
+  const model::HeadView* view_ = nullptr;  // what its heads see once it is cut
+  model::OpenTile open_tile_;
   model::BatchOutput output_;
 };
 

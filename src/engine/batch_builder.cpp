@@ -34,7 +34,7 @@ void BatchBuilder::build(std::vector<ScheduledSequence>& scheduled, Tick now, mo
 }
 
 void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
-  const Sequence& sequence = *entry.sequence;
+  Sequence& sequence = *entry.sequence;
   const GenerateRequest& request = entry.request->request();
   const kv::BlockTable& table = ledger_.table(sequence.id());
   const std::uint32_t end = entry.first_position + entry.row_count;
@@ -49,7 +49,11 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
   const auto index = static_cast<std::uint32_t>(batch.sequences.size());
   const std::uint32_t dropped = ledger_.dropped(sequence.id());
   const model::HeadView* view = sequence.trim() == nullptr ? nullptr : sequence.trim()->view();
-  batch.sequences.push_back(model::BatchSequence{&table, end, dropped, view});
+  batch.sequences.push_back({.table = &table,
+                             .length = end,
+                             .dropped = dropped,
+                             .view = view,
+                             .open_tile = &sequence.open_tile()});
   for (std::uint32_t position = entry.first_position; position < end; ++position) {
     model::BatchRow row;
     row.token = sequence.tokens()[position];
@@ -67,7 +71,7 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
 }
 
 void BatchBuilder::add_repair_rows(ScheduledSequence& entry, model::Batch& batch) {
-  const Sequence& sequence = *entry.sequence;
+  Sequence& sequence = *entry.sequence;
   const PromptRepair& repair = *sequence.repair();
   CHECK(entry.row_count > 0 && entry.row_count <= repair.pending().size(),
         "rows that are not pending");
@@ -78,8 +82,9 @@ void BatchBuilder::add_repair_rows(ScheduledSequence& entry, model::Batch& batch
   entry.first_logits = logit_rows_;
   entry.logit_count = entry.samples ? 1 : 0;
   const auto index = static_cast<std::uint32_t>(batch.sequences.size());
-  batch.sequences.push_back(
-      model::BatchSequence{&table, static_cast<std::uint32_t>(rows.back()) + 1});
+  batch.sequences.push_back({.table = &table,
+                             .length = static_cast<std::uint32_t>(rows.back()) + 1,
+                             .open_tile = &sequence.open_tile()});
   for (const Position position : rows) {
     model::BatchRow row;
     row.token = sequence.tokens()[static_cast<std::size_t>(position)];

@@ -148,7 +148,8 @@ ContextTrim::Pass ContextTrim::repetition(std::size_t end, Tick now) {
 
 // Rows [done, end) of a pass; those from `asked_from` on are asked for.
 void ContextTrim::fill_batch(const Pass& pass, std::uint32_t done, std::uint32_t end) {
-  batch_.sequences.assign(1, {.table = &pass.table, .length = pass.first + end});
+  batch_.sequences.assign(
+      1, {.table = &pass.table, .length = pass.first + end, .open_tile = &open_tile_});
   batch_.rows.clear();
   for (; done < end; ++done) {
     const auto position = static_cast<Position>(pass.first + done);

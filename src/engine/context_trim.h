@@ -28,6 +28,7 @@
 #include "model/head_view.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
+#include "model/open_tile.h"
 #include "model/trim_policy.h"
 
 namespace refrain::engine {
@@ -127,6 +128,9 @@ class ContextTrim {
   std::uint32_t recent_row_ = 0;  // first row of the context in the recent ones
   std::uint32_t max_total_tokens_ = 0;
   model::Batch batch_;
+  // Not the sequence's, which goes on where it was: the first rows of a pass see those that it
+  // begins in the middle of as they are stored.
+  model::OpenTile open_tile_;
   model::BatchOutput output_;
 };
 

@@ -49,7 +49,7 @@ Result<void> IdleWork::run_rows(std::uint32_t begin, std::uint32_t end, Tick now
   ledger_.append(*running_, std::span(answer.tokens).subspan(begin, end - begin), now);
   const kv::BlockTable& table = ledger_.table(*running_);
   batch_.rows.clear();
-  batch_.sequences.assign(1, model::BatchSequence{&table, end});
+  batch_.sequences = {{.table = &table, .length = end, .open_tile = &open_tile_}};
   for (std::uint32_t at = begin; at < end; ++at) {
     const auto position = static_cast<Position>(at);
     model::BatchRow row;

@@ -22,6 +22,7 @@
 #include "kv/ledger.h"
 #include "model/batch.h"
 #include "model/executor.h"
+#include "model/open_tile.h"
 
 namespace refrain::engine {
 
@@ -67,6 +68,7 @@ class IdleWork {
   const TrimParts& trim_parts_;
   ScoreStore& scores_;
   std::optional<SequenceId> running_;  // computes waiting_.front()
+  model::OpenTile open_tile_;          // its own
   std::unique_ptr<ContextTrim> trim_;  // looks at it, once it is computed
   model::Batch batch_;
   model::BatchOutput output_;

@@ -29,6 +29,7 @@
 #include "engine/prompt_repair.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
+#include "model/open_tile.h"
 #include "text/tokenizer.h"
 
 namespace refrain::engine {
@@ -70,6 +71,8 @@ class Sequence {
   bool repairing() const {
     return repair_ != nullptr && computed_ == static_cast<std::uint32_t>(repair_->first_row());
   }
+  // For its batches.
+  model::OpenTile& open_tile() { return open_tile_; }
   // Its context is being trimmed, or was.
   void trim_with(std::unique_ptr<ContextTrim> trim) { trim_ = std::move(trim); }
   ContextTrim* trim() { return trim_.get(); }
@@ -126,6 +129,7 @@ class Sequence {
   TokenList tokens_;
   std::uint32_t computed_ = 0;
   std::uint32_t reused_ = 0;
+  model::OpenTile open_tile_;
   std::unique_ptr<PromptRepair> repair_;
   std::vector<kv::SegmentRun> runs_;
   std::unique_ptr<ContextTrim> trim_;

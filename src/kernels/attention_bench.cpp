@@ -116,8 +116,19 @@ class Setup {
                      bench_.block_size +
                  t % bench_.block_size;
     }
-    kernels_.store_kv_rows(call_.layout, layers_[0].data(), slots.data(), length, keys.data(),
-                           values.data());
+    // Those of the rows' own tiles, where the layout keeps remainders.
+    const std::size_t width = std::size_t{shape.kv_head_count} * call_.layout.value_columns;
+    numbers_.resize(length * width);
+    std::vector<RemainderRow> stored(length);
+    for (std::uint32_t t = 0; t < length; ++t) stored[t] = {numbers_.data() + t * width, 0};
+    kernels_.store_kv_rows(call_.layout, layers_[0].data(), 0, slots.data(), length, keys.data(),
+                           values.data(), stored.data());
+    for (std::uint32_t row = 0; row < bench_.row_count; ++row) {
+      const std::uint32_t at = bench_.depth + row, begin = at / kTileTokens * kTileTokens;
+      for (std::uint32_t i = 0; i < kTileTokens; ++i)
+        seen_.push_back(begin + i <= at ? stored[begin + i] : RemainderRow{});
+    }
+    call_.remainders = seen_.data();
     for (std::size_t i = 1; i < layers_.size(); ++i) layers_[i] = layers_[0];
   }
 
@@ -126,6 +137,8 @@ class Setup {
   std::vector<BlockId> table_;
   std::vector<std::vector<std::byte>> layers_;
   std::vector<float> query_, output_;
+  std::vector<std::uint16_t> numbers_;  // remainders
+  std::vector<RemainderRow> seen_;
   ThreadScratch scratch_;
   std::vector<Position> positions_;
   AttentionSequence sequence_;

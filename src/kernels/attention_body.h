@@ -178,7 +178,10 @@ class Task {
       if (!end_shared_task(plan_, task_.share)) return;
       merge_shared();
     }
-    for (std::uint32_t q = 0; q < query_count_; ++q) write_output(q);
+    for (std::uint32_t q = 0; q < query_count_; ++q) {
+      if (keeps_remainders(call_.layout)) add_remainders(q);
+      write_output(q);
+    }
     if (call_.mass == nullptr) return;
     for (std::uint32_t row = 0; row < task_.row_count; ++row) {
       if (call_.mass[task_.first_row + row] != nullptr) write_mass(row);
@@ -303,6 +306,27 @@ class Task {
     if (!first) total += sum(state) * old_factor;
     sum(state) = total;
     maximum(state) = larger_maximum;
+  }
+
+  // What the values of the row's own tile have beyond their stored form, keys ascending. After all
+  // splits, so that it is added the same way wherever these were reduced.
+  void add_remainders(std::uint32_t q) {
+    const RemainderRow* rows =
+        call_.remainders + std::size_t{task_.first_row + q / group_} * kTileTokens;
+    const std::uint32_t at = position(q / group_), start = at / kTileTokens * kTileTokens;
+    const std::uint32_t lowest = lowest_key(at);
+    const KeyRange keys{lowest > start ? lowest - start : 0, at + 1 - start};
+    const SplitTiles tile = find_tiles(start, at);
+    reduction_.score_one(q, tile, {0, 1});
+    weigh(scores_, keys, maximum(state(q)));
+    for (std::uint32_t k = keys.low; k < keys.high; ++k) {
+      if (rows[k].at == nullptr) continue;
+      const std::uint16_t* rest = rows[k].of(call_.layer) + task_.kv_head * columns_;
+      const Vec weight = splat(scores_[k]);
+      for (std::uint32_t d = 0; d < columns_; d += kLanes) {
+        store(state(q) + d, multiply_add(load_half(rest + d), weight, load(state(q) + d)));
+      }
+    }
   }
 
   void write_output(std::uint32_t q) const {

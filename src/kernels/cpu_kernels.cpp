@@ -76,8 +76,9 @@ std::optional<InstructionSet> instruction_set_named(std::string_view name) {
 std::string attention_numerics(KvFormat format, InstructionSet set) {
   // What multiply_add_apart() is (simd.h).
   const bool apart = format == KvFormat::kF16 && set == InstructionSet::kPortable;
-  return str_cat("attention/", kAttentionVersion, " ", kv_format_name(format),
-                 apart ? " apart" : "");
+  const bool remainders = kv_formats()[static_cast<std::size_t>(format)].value == KvSide::kQ4;
+  return str_cat("attention/", remainders ? kRemainderAttentionVersion : kAttentionVersion, " ",
+                 kv_format_name(format), apart ? " apart" : "");
 }
 
 }  // namespace refrain::kernels

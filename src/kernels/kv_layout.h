@@ -20,6 +20,14 @@
 // spread before they are rounded (hadamard.h): key_block and value_block are the sizes of the
 // blocks, 1 where nothing is spread. Groups are of 4 dims, rounded up, for q4 to an even number;
 // value columns are value_dim rounded up to 16, for q4 to 32; what padding holds reaches no result.
+//
+// A row sees values of 4 bits rounded, but for those of its own tile, which it sees as they were:
+// what rounding took from them, their remainders, is kept beside the tiles as long as the sequence
+// may go on in them (model/open_tile.h). So what a row computes depends on its tile's beginning,
+// and stored rows can be gone on from at multiples of kTileTokens only.
+//
+//   keys      0 ............ 31 | 32 ...... 37
+//   row 37    sees as stored    | as stored + remainder
 #pragma once
 
 #include <cstddef>
@@ -79,6 +87,15 @@ struct KvLayout {
 // Both dims are at most kMaxHeadDim.
 KvLayout make_kv_layout(KvFormat format, std::uint32_t kv_head_count, std::uint32_t key_dim,
                         std::uint32_t value_dim, std::size_t tile_count);
+
+inline bool keeps_remainders(const KvLayout& layout) {
+  return layout.value_side == KvSide::kQ4;
+}
+
+// Stored rows can be gone on from at multiples of this, so that what follows has the same bits.
+inline std::uint32_t reuse_step_tokens(const KvLayout& layout) {
+  return keeps_remainders(layout) ? kTileTokens : 1;
+}
 
 // Of one layer; a whole number for every shape.
 std::size_t kv_bytes_per_token(const KvLayout& layout);

@@ -11,11 +11,22 @@
 
 namespace refrain::kernels {
 
+// The remainders of one row's values, spread as these are: float16 [kv_head_count][value_columns],
+// and how many numbers further on those of the next layer lie.
+struct RemainderRow {
+  std::uint16_t* at = nullptr;
+  std::size_t layer_stride = 0;
+  std::uint16_t* of(std::uint32_t layer) const { return at + layer * layer_stride; }
+};
+
 // Writes rows [0, count): row i of `keys` [count][kv_head_count][key_dim] and of `values`
-// [count][kv_head_count][value_dim] to slots[i] of `layer`. What a slot then holds depends on its
-// row alone, whatever the instruction set. CpuKernels has the kernels.
-using StoreKernel = void(const KvLayout& layout, std::byte* layer, const std::int64_t* slots,
-                         std::size_t count, const float* keys, const float* values);
+// [count][kv_head_count][value_dim] to slots[i] of `kv`, the bytes of layer `layer`. What a slot
+// then holds depends on its row alone, whatever the instruction set. Where the layout keeps
+// remainders, those of row i go to remainders[i]; else `remainders` is not looked at. CpuKernels
+// has the kernels.
+using StoreKernel = void(const KvLayout& layout, std::byte* kv, std::uint32_t layer,
+                         const std::int64_t* slots, std::size_t count, const float* keys,
+                         const float* values, const RemainderRow* remainders);
 
 // Copies the first `count` tokens of tiles from `from_tile` on, all heads, to `to_tile` on. The
 // tokens behind them in the last tile stay as they are.

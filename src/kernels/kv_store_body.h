@@ -67,26 +67,54 @@ inline void store_key(const KvLayout& layout, std::byte* tile, std::uint32_t tok
   __builtin_memcpy(tile + layout.key_scales_at + token * 4, &scale, 4);
 }
 
-// `value` is spread already, and may change.
-inline void store_value(const KvLayout& layout, std::byte* tile, std::uint32_t token,
-                        float* value) {
+// What a value has beyond level * scale, in float16: at most its largest number, zero in padding.
+// Of a row that is not finite it is NaN.
+inline void store_remainder(const float* value, const float* levels, float scale,
+                            std::uint32_t dim, std::uint32_t columns, std::uint16_t* to) {
+  const Vec most = splat(65504.0F), least = splat(-65504.0F);
+  for (std::uint32_t d = 0; d < columns; d += kLanes) {
+    Vec rest = splat(0.0F);
+    if (d < dim) rest = load_part(value, d, dim) - load_part(levels, d, dim) * splat(scale);
+    // Kept where it is not a number: max() passes over NaN.
+    store_half(to + d, scale == scale ? max(least, min(most, rest)) : splat(scale));
+  }
+}
+
+inline float store_q8_value(std::uint8_t* at, const float* value, std::uint32_t dim) {
+  return quantize_q8(value, dim, [&](std::uint32_t d, std::int32_t rounded) {
+    at[std::size_t{d} * 4] = static_cast<std::uint8_t>(rounded);
+  });
+}
+
+inline float store_q4_value(std::uint8_t* at, float* value, std::uint32_t dim,
+                            std::uint32_t columns, std::uint16_t* remainder) {
+  float rest[kMaxHeadDim];
+  __builtin_memcpy(rest, value, dim * sizeof(float));
+  float levels[kMaxHeadDim];
+  const float scale = quantize_q4(value, dim, [&](std::uint32_t d, std::int32_t code) {
+    place_code(at + std::size_t{d / 32 * 16 + d % 16} * 4, d / 16 % 2 == 1, code);
+    levels[d] = kQ4Levels[code];
+  });
+  store_remainder(rest, levels, scale, dim, columns, remainder);
+  return scale;
+}
+
+// `value` is spread already, and may change. `remainder` [value_columns] receives what rounding
+// took from it, where the layout keeps that.
+inline void store_value(const KvLayout& layout, std::byte* tile, std::uint32_t token, float* value,
+                        std::uint16_t* remainder) {
   const std::uint32_t dim = layout.value_dim;
   const std::size_t columns = layout.value_columns;
   if (layout.value_side == KvSide::kF16) {
     store_f16_value(reinterpret_cast<std::uint16_t*>(tile) + token * columns, value, dim);
     return;
   }
-  const bool q8 = layout.value_side == KvSide::kQ8;
-  auto* at = reinterpret_cast<std::uint8_t*>(tile) +
-             std::size_t{token / 4} * (q8 ? columns : columns / 2) * 4 + token % 4;
-  const float scale =
-      q8 ? quantize_q8(value, dim,
-                       [&](std::uint32_t d, std::int32_t rounded) {
-                         at[std::size_t{d} * 4] = static_cast<std::uint8_t>(rounded);
-                       })
-         : quantize_q4(value, dim, [&](std::uint32_t d, std::int32_t code) {
-             place_code(at + std::size_t{d / 32 * 16 + d % 16} * 4, d / 16 % 2 == 1, code);
-           });
+  auto* at = reinterpret_cast<std::uint8_t*>(tile);
+  const float scale = layout.value_side == KvSide::kQ8
+                          ? store_q8_value(at + std::size_t{token / 4} * columns * 4 + token % 4,
+                                           value, dim)
+                          : store_q4_value(at + std::size_t{token / 4} * columns * 2 + token % 4,
+                                           value, dim, layout.value_columns, remainder);
   __builtin_memcpy(tile + layout.value_scales_at + token * 4, &scale, 4);
 }
 
@@ -103,21 +131,25 @@ struct SpreadRow {
 
 }  // namespace
 
-void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* layer,
+void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* kv, std::uint32_t layer,
                                     const std::int64_t* slots, std::size_t count, const float* keys,
-                                    const float* values) {
+                                    const float* values, const RemainderRow* remainders) {
+  const bool keeps = keeps_remainders(layout);
   SpreadRow row;
   for (std::size_t i = 0; i < count; ++i) {
     const auto tile = static_cast<std::size_t>(slots[i]) / kTileTokens;
     const auto token = static_cast<std::uint32_t>(slots[i] % kTileTokens);
     for (std::size_t head = 0; head < layout.kv_head_count; ++head) {
-      std::byte* at = layer + head * layout.head_bytes;
+      std::byte* at = kv + head * layout.head_bytes;
+      std::uint16_t* remainder =
+          keeps ? remainders[i].of(layer) + head * layout.value_columns : nullptr;
       const std::size_t index = i * layout.kv_head_count + head;
       store_key(layout, at + tile * layout.key_tile_bytes, token,
                 row.take(keys + index * layout.key_dim, layout.key_dim, layout.key_block));
       store_value(
           layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
-          row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block));
+          row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block),
+          remainder);
     }
   }
 }

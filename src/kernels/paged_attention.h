@@ -22,12 +22,14 @@
 
 #include "base/ids.h"
 #include "kernels/kv_layout.h"
+#include "kernels/kv_rows.h"
 
 namespace refrain::kernels {
 
 inline constexpr std::uint32_t kSplitKeys = 256;
 // Changes when the bits of a result do.
 inline constexpr std::uint32_t kAttentionVersion = 4;
+inline constexpr std::uint32_t kRemainderAttentionVersion = 5;  // of layouts that keep remainders
 
 // Where the keys and values of a tile lie, in bytes from the arena's beginning.
 struct TilePlace {
@@ -102,12 +104,15 @@ struct AttentionCall {
   KvLayout layout;
   const std::byte* kv = nullptr;        // this layer's keys and values
   const std::byte* arena = nullptr;     // those of all layers, for sequences with a view
-  std::uint32_t layer = 0;              // likewise
+  std::uint32_t layer = 0;
   const float* query = nullptr;         // [rows][head_count][key_dim]
   float* output = nullptr;              // [rows][head_count][value_dim]
   const Position* positions = nullptr;  // [rows]
   const AttentionSequence* sequences = nullptr;
   std::uint32_t block_size = 0;
+  // Where the layout keeps remainders: those of the keys of each row's own tile, up to the row
+  // itself; a row whose `at` is null is seen as it is stored.
+  const RemainderRow* remainders = nullptr;  // [rows][kTileTokens]
   // Attention mass: for rows whose pointer is not null, [kv_head_count][mass_stride] floats that
   // receive, for keys 0 to the row's own, the sum of the softmax weights of the KV head's query
   // heads. The output does not change by it. `mass` itself may be null.

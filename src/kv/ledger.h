@@ -47,6 +47,9 @@ struct LedgerOptions {
   std::uint32_t block_count = 0;        // hard budget: blocks in the arena
   std::uint32_t max_cached_blocks = 0;  // cap on evictable blocks inside the budget; 0 = no own cap
   EvictionPolicy policy = EvictionPolicy::kLru;
+  // The exact prefix is a multiple of this; it divides 16. Above 1 where the bits behind a row
+  // depend on more than what is stored of it (kernels::reuse_step_tokens()).
+  std::uint32_t reuse_step_tokens = 1;
   std::uint32_t min_match_blocks = 0;  // shorter matches are not worth it; 0 = even one token is
   bool prefix_cache = true;            // off switch: nothing is matched, nothing is published
 };

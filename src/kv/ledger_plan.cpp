@@ -51,7 +51,10 @@ ReusePlan Ledger::Impl::plan(const CacheSpace& space, const TokenList& tokens,
 
 void Ledger::Impl::plan_prefix(ReusePlan& plan, const ReuseAllowance& allowance) const {
   const auto tokens = reusable(plan.tokens);
-  const PrefixMatch match = tree_.match(plan.space, tokens);
+  PrefixMatch match = tree_.match(plan.space, tokens);
+  const std::size_t common = match.full.size() * options_.block_size + match.partial_tokens;
+  match.partial_tokens -= match.partial_tokens % options_.reuse_step_tokens;
+  if (match.partial_tokens == 0) match.partial = kNoNode;
   for (NodeId node : match.full) plan.exact_blocks.push_back(tree_.block_of(node));
   if (match.partial != kNoNode) plan.partial_block = tree_.block_of(match.partial);
   plan.partial_tokens = match.partial_tokens;
@@ -59,9 +62,9 @@ void Ledger::Impl::plan_prefix(ReusePlan& plan, const ReuseAllowance& allowance)
       static_cast<std::uint32_t>(match.full.size()) * options_.block_size + match.partial_tokens;
   if (allowance.scope == ReuseScope::kSegments)
     go_on_approximately(plan, match, allowance.max_divergence);
-  if (plan.prefix_tokens() == tokens.size()) {
+  if (std::max<std::size_t>(plan.prefix_tokens(), common) == tokens.size()) {
     plan.reason = MissReason::kNone;
-  } else if (match.full.empty() && match.partial_tokens == 0) {
+  } else if (common == 0) {
     plan.reason = MissReason::kCold;
   } else {
     plan.reason = match.something_follows ? MissReason::kDiverged : MissReason::kEnded;

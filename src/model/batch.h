@@ -23,6 +23,7 @@
 namespace refrain::model {
 
 class HeadView;
+class OpenTile;
 
 struct BatchRow {
   TokenId token{};
@@ -43,6 +44,9 @@ struct BatchSequence {
   // Where heads see other rows than the table has (head_view.h); null: all of it. Valid during
   // run(). Rows of such a sequence ask for no mass.
   const HeadView* view = nullptr;
+  // The sequence's own (open_tile.h); null only where the KV format keeps no remainders. Written by
+  // run().
+  OpenTile* open_tile = nullptr;
   std::uint32_t rows() const { return length - dropped; }
 };
 

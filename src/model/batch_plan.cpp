@@ -38,9 +38,9 @@ void check_batch([[maybe_unused]] const Batch& batch, [[maybe_unused]] std::uint
 
 }  // namespace
 
-Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
-                               std::uint32_t block_size, std::uint32_t thread_count) {
-  check_batch(batch, block_size);
+Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape, const KvArena& arena,
+                               std::uint32_t thread_count) {
+  check_batch(batch, arena.block_size());
   tokens.clear();
   positions.clear();
   keys.clear();
@@ -90,6 +90,7 @@ Result<void> BatchPlan::assign(const Batch& batch, const ModelShape& shape,
   const kernels::AttentionShape attention_shape{
       shape.head_count, shape.kv_head_count, shape.key_dim, shape.value_dim, shape.attention_scale};
   kernels::plan_attention(sequences, keys.data(), attention_shape, thread_count, attention);
+  remainders.assign(batch, arena.layout(), shape.layer_count);
   return {};
 }
 

@@ -9,6 +9,8 @@
 #include "base/result.h"
 #include "kernels/paged_attention.h"
 #include "model/batch.h"
+#include "model/kv_arena.h"
+#include "model/open_tile.h"
 #include "model/shape.h"
 
 namespace refrain::model {
@@ -30,11 +32,12 @@ struct BatchPlan {
   std::vector<std::uint32_t> sequence_ids;  // [sequences] indices into Batch::sequences
   std::vector<std::uint32_t> lengths;       // [sequences] keys visible after the step
   kernels::AttentionPlan attention;
+  RemainderPlan remainders;
 
   // kInternal if a token is not in the vocabulary (the engine checks requests; operators would
   // abort). Everything else that is wrong with a batch is our own bug.
   // Attention is cut into tasks for `thread_count` threads.
-  Result<void> assign(const Batch& batch, const ModelShape& shape, std::uint32_t block_size,
+  Result<void> assign(const Batch& batch, const ModelShape& shape, const KvArena& arena,
                       std::uint32_t thread_count);
   // A plan of this many rows that all want logits, to measure memory with.
   static BatchPlan largest(std::uint32_t row_count);

@@ -159,9 +159,10 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
 
 void CpuInterpreter::store_kv(const CpuOperation& operation, std::uint32_t first,
                               std::uint32_t last) {
-  kernels_.store_kv_rows(arena_.layout(), arena_.layer(operation.attention.layer),
-                         plan_->slots.data() + first, last - first, row_of(operation.a, first),
-                         row_of(operation.b, first));
+  const std::uint32_t layer = operation.attention.layer;
+  kernels_.store_kv_rows(arena_.layout(), arena_.layer(layer), layer, plan_->slots.data() + first,
+                         last - first, row_of(operation.a, first), row_of(operation.b, first),
+                         plan_->remainders.stored() + first);
 }
 
 void CpuInterpreter::run_products(const CpuStep& step) {
@@ -232,6 +233,7 @@ void CpuInterpreter::run_attention(const CpuOperation& operation) {
   call.positions = plan_->keys.data();
   call.sequences = plan_->sequences.data();
   call.block_size = arena_.block_size();
+  call.remainders = plan_->remainders.seen();
   const bool wants_mass = mass_.wanted(operation.attention.layer);
   if (wants_mass) {
     call.mass = mass_.rows();

@@ -34,10 +34,11 @@ class ForwardExecutor final : public Executor {
     output.mass.clear();
     output.queries.clear();
     if (batch.rows.empty()) return {};
-    RETURN_IF_ERROR(
-        plan_.assign(batch, model_.shape(), arena_.block_size(), operators_->thread_count()));
+    RETURN_IF_ERROR(plan_.assign(batch, model_.shape(), arena_, operators_->thread_count()));
     record(plan_);
-    return operators_->run(output);
+    RETURN_IF_ERROR(operators_->run(output));
+    plan_.remainders.keep();
+    return {};
   }
 
   void copy_rows(const kv::BlockCopy& copy) override { arena_.copy_rows(copy); }

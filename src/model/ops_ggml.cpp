@@ -51,6 +51,7 @@ ggml_tensor* product(ggml_context* context, ggml_tensor* matrix, ggml_tensor* ro
 
 struct GgmlOperators::AttentionNode {
   const GgmlOperators* owner = nullptr;
+  std::uint32_t layer = 0;
   std::byte* kv = nullptr;  // the layer in the arena
   kernels::AttentionShape shape;
   std::atomic<std::uint32_t> next_task = 0;
@@ -149,6 +150,7 @@ Operators::Node GgmlOperators::rope(Node x, std::uint32_t head_dim, const RopeSe
 void GgmlOperators::store_kv(std::uint32_t layer, Node key, Node value) {
   AttentionNode& node = attention_nodes_[layer];
   node.owner = this;
+  node.layer = layer;
   node.kv = arena_.layer(layer);
   ggml_tensor* arguments[] = {tensor_of(key), tensor_of(value)};
   layers_graph_->add(ggml_custom_4d(layers_graph_->context(), GGML_TYPE_F32, 1, 1, 1, 1, arguments,
@@ -166,9 +168,10 @@ void GgmlOperators::compute_store(ggml_tensor* result, int thread, int thread_co
   const std::size_t key_row = std::size_t{layout.kv_head_count} * layout.key_dim;
   const std::size_t value_row = std::size_t{layout.kv_head_count} * layout.value_dim;
   node.owner->kernels_.store_kv_rows(
-      layout, node.kv, slots.data() + first, end - first,
+      layout, node.kv, node.layer, slots.data() + first, end - first,
       static_cast<const float*>(result->src[0]->data) + first * key_row,
-      static_cast<const float*>(result->src[1]->data) + first * value_row);
+      static_cast<const float*>(result->src[1]->data) + first * value_row,
+      node.owner->plan_->remainders.stored() + first);
 }
 
 Operators::Node GgmlOperators::attend(Node query, const AttentionSettings& settings) {
@@ -197,6 +200,8 @@ void GgmlOperators::compute_attention(ggml_tensor* result, int thread, int /*thr
   call.positions = plan.keys.data();
   call.sequences = plan.sequences.data();
   call.block_size = self.arena_.block_size();
+  call.layer = node.layer;
+  call.remainders = plan.remainders.seen();
   float* scratch = self.attention_scratch_.floats_of(static_cast<std::size_t>(thread));
   kernels::AttentionKernel* const kernel = self.kernels_.attention(call.layout.format);
   while (true) {

@@ -123,7 +123,9 @@ void measure_turns(const CpuKernels& kernels) {
     const std::vector<float> rows = random_values(kTileTokens * 64);
     std::vector<std::int64_t> slots(kTileTokens);
     std::iota(slots.begin(), slots.end(), 0);
-    kernels.store_kv_rows(layout, tile.data(), slots.data(), kTileTokens, rows.data(), rows.data());
+    const Remainders remainders(layout, kTileTokens);
+    kernels.store_kv_rows(layout, tile.data(), 0, slots.data(), kTileTokens, rows.data(),
+                          rows.data(), remainders.rows.data());
     measure(std::string("turn ") + kv_format_name(format), [&] {
       kernels.turn_key_tile(layout, tile.data(), rotation, turned.data(),
                             reinterpret_cast<float*>(scratch.data()));
@@ -151,6 +153,10 @@ void measure_attention(const CpuKernels& kernels) {
       call.positions = positions.data();
       call.sequences = &sequence;
       call.block_size = arena.block_size;
+      std::vector<RemainderRow> seen;
+      for (const Position position : positions)
+        arena.remainders.append_seen(static_cast<std::uint32_t>(position), seen);
+      call.remainders = seen.data();
       AttentionPlan plan;
       plan_attention({&sequence, 1}, positions.data(), problem.shape, 1, plan);
       const AlignedBuffer scratch =

@@ -13,6 +13,7 @@
 #include "model/executor.h"
 #include "model/kv_arena.h"
 #include "model/model.h"
+#include "model/open_tile.h"
 
 namespace refrain::test {
 
@@ -32,6 +33,7 @@ struct DrivenSequence {
   TokenList tokens;
   std::uint32_t done = 0;
   kv::BlockTable table;
+  mutable model::OpenTile open_tile = {};
 };
 
 // A part of a step: the next `row_count` tokens of a sequence.
@@ -74,7 +76,7 @@ class ArenaDriver {
       CHECK(end <= s.tokens.size(), "a piece reaches beyond its tokens");
       grow(s, end);
       const auto index = static_cast<std::uint32_t>(batch.sequences.size());
-      batch.sequences.push_back({&s.table, end});
+      batch.sequences.push_back({.table = &s.table, .length = end, .open_tile = &s.open_tile});
       for (; s.done < end; ++s.done) {
         const auto position = static_cast<Position>(s.done);
         batch.rows.push_back({s.tokens[s.done], position, index,

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
 #include "kernels/hadamard.h"
+#include "support/remainders.h"
 
 namespace refrain::kernels {
 
@@ -51,6 +52,7 @@ struct PagedArena {
   std::uint32_t block_size = 0;
   std::vector<BlockId> table;
   std::vector<std::byte> bytes;
+  Remainders remainders;  // of all rows
 
   PagedArena(const AttentionProblem& p, KvFormat format, std::uint32_t tokens_per_block,
              std::uint64_t seed)
@@ -64,9 +66,10 @@ struct PagedArena {
     layout = make_kv_layout(format, p.shape.kv_head_count, p.shape.key_dim, p.shape.value_dim,
                             order.size() * block_size / kTileTokens);
     bytes.assign(layout.layer_bytes, std::byte{0xFF});  // NaN as float16 and as float
+    remainders = Remainders(layout, p.length);
     cpu_kernels(best_instruction_set())
-        .store_kv_rows(layout, bytes.data(), slots(0, p.length).data(), p.length, p.keys.data(),
-                       p.values.data());
+        .store_kv_rows(layout, bytes.data(), 0, slots(0, p.length).data(), p.length, p.keys.data(),
+                       p.values.data(), remainders.rows.data());
   }
 
   std::int64_t slot(std::uint32_t position) const {
@@ -112,6 +115,9 @@ inline std::vector<float> attend(const AttentionProblem& p, const PagedArena& ar
     call.mass = mass.data();
     call.mass_stride = p.length;
   }
+  std::vector<RemainderRow> seen;
+  for (std::uint32_t t = from; t < to; ++t) arena.remainders.append_seen(t, seen);
+  call.remainders = seen.data();
   AttentionPlan plan;
   plan_attention({&sequence, 1}, positions.data(), p.shape, options.thread_count, plan);
   std::vector<std::size_t> order(plan.tasks.size());
@@ -152,6 +158,7 @@ class PlainAttention {
     std::vector<float> key(p.shape.key_dim);
     for (std::uint32_t t = first_; t <= position; ++t) {
       values_.emplace_back(dim_);
+      rests_.push_back(rest(t, position, kv_head));
       const auto slot = static_cast<std::size_t>(arena.slot(t));
       load_stored_kv_row(arena.layout, arena.bytes.data(), kv_head, slot, key.data(),
                          values_.back().data());
@@ -184,8 +191,9 @@ class PlainAttention {
     for (std::uint32_t d = 0; d < dim_; ++d) {
       double size = 0.0;
       for (std::size_t i = 0; i < scores_.size(); ++i) {
-        result[d].value += scores_[i] * values_[i][d] / total_;
-        size += scores_[i] * std::fabs(double{values_[i][d]}) / total_;
+        const double value = values_[i][d], rest = rests_[i][d];
+        result[d].value += scores_[i] * (value + rest) / total_;
+        size += scores_[i] * (std::fabs(value) + std::fabs(rest)) / total_;
       }
       // Weights below 2^-126 of the largest, and results that are subnormal.
       result[d].bound = relative * size + lost[d] + 1e-37;
@@ -201,6 +209,17 @@ class PlainAttention {
  private:
   static constexpr double kUnit = 0x1p-24;
   bool whole_numbers() const { return arena_.layout.key_side != KvSide::kF16; }
+
+  // What the row at `position` sees of the value of position t beyond its stored form.
+  std::vector<double> rest(std::uint32_t t, std::uint32_t position, std::uint32_t kv_head) const {
+    std::vector<double> result(dim_, 0.0);
+    if (!keeps_remainders(arena_.layout) || t / kTileTokens != position / kTileTokens)
+      return result;
+    const std::uint16_t* at =
+        arena_.remainders.rows[t].at + std::size_t{kv_head} * arena_.layout.value_columns;
+    for (std::uint32_t d = 0; d < dim_; ++d) result[d] = half_value(at[d]);
+    return result;
+  }
 
   float value_scale(std::uint32_t kv_head, std::size_t slot) const {
     const KvLayout& layout = arena_.layout;
@@ -275,7 +294,8 @@ class PlainAttention {
   const PagedArena& arena_;
   std::uint32_t dim_;
   std::uint32_t first_ = 0;
-  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<float>> values_;  // as stored
+  std::vector<std::vector<double>> rests_;
   std::vector<float> value_scales_;
   std::vector<double> scores_;  // then weights, relative to the largest
   double score_error_ = 0.0;

@@ -25,7 +25,8 @@ class NaiveLedger {
     std::size_t best = 0;
     for (const Text& text : texts_)
       if (text.space == space) best = std::max(best, common(text.tokens, prompt));
-    return static_cast<std::uint32_t>(std::min(best, prompt.empty() ? 0 : prompt.size() - 1));
+    best = std::min(best, prompt.empty() ? 0 : prompt.size() - 1);
+    return static_cast<std::uint32_t>(best - best % options_.reuse_step_tokens);
   }
 
   // Cached tokens of the admission, or nothing if it does not fit.

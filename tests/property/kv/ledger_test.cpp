@@ -47,6 +47,7 @@ void agrees_with_the_model(const kv::LedgerOptions& options, int operation_count
 kv::LedgerOptions any_options(std::uint32_t least_blocks, std::uint32_t most_blocks) {
   kv::LedgerOptions options;
   options.block_count = *rc::gen::inRange(least_blocks, most_blocks + 1);
+  options.reuse_step_tokens = *rc::gen::element(1U, 1U, 16U);
   options.max_cached_blocks = *rc::gen::element(0U, 0U, 1U, 3U, 8U);
   options.policy = *rc::gen::element(kv::EvictionPolicy::kLru, kv::EvictionPolicy::kLfu,
                                      kv::EvictionPolicy::kGdsf);

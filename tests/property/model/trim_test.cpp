@@ -39,8 +39,12 @@ std::vector<float> run(ArenaDriver& driver, const kv::BlockTable& table, const T
   Batch batch;
   batch.mass_kind = options.kind;
   const auto count = static_cast<std::uint32_t>(tokens.size());
-  batch.sequences.push_back(
-      {.table = &table, .length = first + count, .dropped = dropped, .view = options.view});
+  OpenTile open_tile;  // rows in front of `tokens` are seen as they are stored
+  batch.sequences.push_back({.table = &table,
+                             .length = first + count,
+                             .dropped = dropped,
+                             .view = options.view,
+                             .open_tile = &open_tile});
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto position = static_cast<Position>(first + i);
     batch.rows.push_back(

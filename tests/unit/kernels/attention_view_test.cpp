@@ -49,6 +49,12 @@ struct SeenRows {
       std::memcpy(&arena.bytes[target.values], &from.bytes[source.values],
                   from.layout.value_tile_bytes);
     }
+    // The queries' own tile is the table's last one.
+    const std::size_t width = arena.remainders.width;
+    for (std::uint32_t row = problem.length / kTileTokens * kTileTokens; row < problem.length;
+         ++row)
+      std::copy_n(from.remainders.rows[row - own_end + view.end].at, width,
+                  arena.remainders.rows[row].at);
   }
   static constexpr std::uint32_t kQueries = 5;
 };

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
 #include "support/plain_spread.h"
+#include "support/remainders.h"
 
 namespace refrain::kernels {
 namespace {
@@ -56,9 +57,10 @@ struct Layer {
 
   void store(const std::vector<std::int64_t>& slots, const std::vector<float>& keys,
              const std::vector<float>& values) {
+    const Remainders remainders(layout, slots.size());
     cpu_kernels(InstructionSet::kPortable)
-        .store_kv_rows(layout, bytes.data(), slots.data(), slots.size(), keys.data(),
-                       values.data());
+        .store_kv_rows(layout, bytes.data(), 0, slots.data(), slots.size(), keys.data(),
+                       values.data(), remainders.rows.data());
   }
   void load(std::size_t slot, std::uint32_t head, std::vector<float>& key,
             std::vector<float>& value) const {

@@ -13,11 +13,18 @@
 #include "base/rng.h"
 #include "kernels/cpu_kernels.h"
 #include "support/plain_spread.h"
+#include "support/remainders.h"
 
 namespace refrain::kernels {
 namespace {
 
-StoreKernel* const store_kv_rows = cpu_kernels(best_instruction_set()).store_kv_rows;
+// What storing takes from the values is another test's business.
+void store_kv_rows(const KvLayout& layout, std::byte* kv, const std::int64_t* slots,
+                   std::size_t count, const float* keys, const float* values) {
+  const Remainders remainders(layout, count);
+  cpu_kernels(best_instruction_set())
+      .store_kv_rows(layout, kv, 0, slots, count, keys, values, remainders.rows.data());
+}
 
 constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kQ8, KvFormat::kQ8Q4, KvFormat::kQ4};
 
@@ -59,12 +66,16 @@ TEST(KvRows, EveryInstructionSetWritesTheSameBytes) {
       std::vector<std::int64_t> slots(40);
       std::iota(slots.begin(), slots.end(), 5);
       std::vector<std::vector<std::byte>> written;
+      std::vector<std::vector<std::uint16_t>> taken;
       for (const InstructionSet set : available_instruction_sets()) {
         Layer layer(format, dims, 3);
-        cpu_kernels(set).store_kv_rows(layer.layout, layer.bytes.data(), slots.data(), 40,
-                                       keys.data(), values.data());
+        const Remainders remainders(layer.layout, 40);
+        cpu_kernels(set).store_kv_rows(layer.layout, layer.bytes.data(), 0, slots.data(), 40,
+                                       keys.data(), values.data(), remainders.rows.data());
         written.push_back(layer.bytes);
+        taken.push_back(remainders.numbers);
         EXPECT_EQ(written.back(), written.front()) << kv_format_name(format) << dims.key;
+        EXPECT_EQ(taken.back(), taken.front()) << kv_format_name(format) << dims.key;
       }
     }
   }
@@ -187,6 +198,60 @@ TEST(KvRows, AnOutlierDoesNotTakeTheStepsOfTheOthers) {
     plain_error += std::pow(double{value[d]} - row[d], 2.0);
   }
   EXPECT_LE(spread_error * 20, plain_error);
+}
+
+// B3: what a value of 4 bits and its remainder stand for together is the value in float16's
+// precision of the difference, for each head's row of its layer; padding has none.
+TEST(KvRows, AValueAndItsRemainderMakeTheValue) {
+  constexpr std::size_t kLayers = 3;
+  for (const KvFormat format : {KvFormat::kQ8Q4, KvFormat::kQ4}) {
+    for (const Dims& dims : kDims) {
+      const std::vector<float> keys = random_rows(20 * dims.heads * dims.key, 3);
+      std::vector<float> values = random_rows(20 * dims.heads * dims.value, 4);
+      for (std::uint32_t d = 0; d < dims.value; ++d) values[d] = 0.0F;  // row 0, head 0
+      std::vector<std::int64_t> slots(20);
+      std::iota(slots.begin(), slots.end(), 5);
+      Layer layer(format, dims, 2);
+      const KvLayout& layout = layer.layout;
+      const std::size_t width = std::size_t{dims.heads} * layout.value_columns;
+      std::vector<std::uint16_t> numbers(20 * kLayers * width, 0xFFFF);
+      std::vector<RemainderRow> rows;
+      for (std::size_t i = 0; i < 20; ++i)
+        rows.push_back({numbers.data() + i * kLayers * width, width});
+      cpu_kernels(best_instruction_set())
+          .store_kv_rows(layout, layer.bytes.data(), 1, slots.data(), 20, keys.data(),
+                         values.data(), rows.data());
+      for (std::size_t i = 0; i < 20; ++i) {
+        for (std::size_t at = 0; at < kLayers * width; ++at) {
+          if (at / width == 1) continue;
+          EXPECT_EQ(numbers[i * kLayers * width + at], 0xFFFF) << "of another layer";
+        }
+        for (std::uint32_t head = 0; head < dims.heads; ++head) {
+          std::vector<float> stored(dims.value);
+          load_stored_kv_row(layout, layer.bytes.data(), head, static_cast<std::size_t>(slots[i]),
+                             nullptr, stored.data());
+          const float* value = &values[(i * dims.heads + head) * dims.value];
+          const std::vector<double> wanted =
+              plain_spread(std::vector<float>(value, value + dims.value), layout.value_block);
+          const double most = largest_magnitude(wanted);
+          const std::uint16_t* rest = rows[i].of(1) + std::size_t{head} * layout.value_columns;
+          for (std::uint32_t d = 0; d < layout.value_columns; ++d) {
+            const double taken = half_value(rest[d]);
+            if (d >= dims.value) {
+              EXPECT_EQ(taken, 0.0);
+              continue;
+            }
+            const double error = std::fabs(double{stored[d]} + taken - wanted[d]);
+            if (std::fabs(wanted[d] - stored[d]) > 65504.0) {
+              EXPECT_EQ(std::fabs(taken), 65504.0) << "the largest float16";
+            } else {
+              EXPECT_LE(error, std::fabs(taken) * 0x1p-11 + 0x1p-25 + most * 0x1p-21);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(KvRows, WhatASlotHoldsDependsOnItsRowAlone) {

@@ -173,6 +173,8 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
     const KvLayout joined = make_kv_layout(format, 2, 40, 24, blocks);
     std::vector<std::byte> bytes(joined.layer_bytes, std::byte{0xFF});
     std::vector<std::vector<BlockId>> tables(3);
+    std::vector<Remainders> remainders;
+    std::vector<RemainderRow> seen;
     std::uint32_t next = 0;
     for (int i = 0; i < 3; ++i) {
       const AttentionProblem& p = problems[i];
@@ -181,14 +183,16 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
         if (t % 16 == 0) tables[i].push_back(BlockId{next++});
         slots.push_back(std::int64_t{next - 1} * 16 + t % 16);
       }
+      remainders.emplace_back(joined, p.length);
       cpu_kernels(best_instruction_set())
-          .store_kv_rows(joined, bytes.data(), slots.data(), p.length, p.keys.data(),
-                         p.values.data());
+          .store_kv_rows(joined, bytes.data(), 0, slots.data(), p.length, p.keys.data(),
+                         p.values.data(), remainders.back().rows.data());
       const std::uint32_t from = lengths[i] - counts[i];
       sequences.push_back(
           {tables[i].data(), static_cast<std::uint32_t>(positions.size()), counts[i]});
       for (std::uint32_t t = from; t < lengths[i]; ++t) {
         positions.push_back(static_cast<Position>(t));
+        remainders.back().append_seen(t, seen);
       }
       query.insert(query.end(), p.query.begin() + static_cast<std::ptrdiff_t>(from * p.query_row()),
                    p.query.end());
@@ -208,6 +212,7 @@ TEST(PagedAttention, SeveralSequencesInOneBatchDoNotMeet) {
     call.positions = positions.data();
     call.sequences = sequences.data();
     call.block_size = 16;
+    call.remainders = seen.data();
     for (int layer = 0; layer < 2; ++layer) {  // a plan serves layer after layer
       std::fill(output.begin(), output.end(), kNan);
       for (std::size_t i = 0; i < plan.tasks.size(); ++i) {

@@ -20,6 +20,10 @@ LedgerOptions pool_of(std::uint32_t blocks) {
 TEST(LedgerMemory, OptionsThatCannotWorkAreRefusedByName) {
   EXPECT_EQ(Ledger::create({.block_size = 24, .block_count = 4}).error().field, "block_size");
   EXPECT_EQ(Ledger::create({.block_size = 0, .block_count = 4}).error().field, "block_size");
+  for (const std::uint32_t step : {0U, 3U, 32U}) {
+    EXPECT_EQ(Ledger::create({.block_count = 4, .reuse_step_tokens = step}).error().field,
+              "reuse_step_tokens");
+  }
   EXPECT_EQ(Ledger::create({.block_count = 0}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(Ledger::create({.block_count = 0xFFFFFFFF}).error().field, "kv_budget");
 }

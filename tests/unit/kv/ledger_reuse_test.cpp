@@ -56,6 +56,24 @@ TEST(LedgerReuse, AHitInsideABlockIsACopyIntoAPrivateBlock) {  // A1 copy on wri
   EXPECT_EQ(f.ledger->totals().copied_blocks, 1U);
 }
 
+// B3: where the bits behind a row depend on the beginning of its tile, a prefix ends at one.
+TEST(LedgerReuse, APrefixIsAMultipleOfTheReuseStep) {
+  for (const std::uint32_t block_size : {16U, 32U}) {
+    LedgerFixture f({.block_size = block_size, .block_count = 32, .reuse_step_tokens = 16});
+    f.serve(tokens_from(0, 64));
+    for (const std::uint32_t length : {1U, 15U, 16U, 17U, 31U, 39U, 47U, 48U, 60U, 64U}) {
+      const TokenList fork = joined(tokens_from(0, length), tokens_from(700, 20));
+      EXPECT_EQ(f.found(fork), length / 16 * 16) << "block size " << block_size;
+      EXPECT_EQ(f.reason(fork), length < 64 ? MissReason::kDiverged : MissReason::kEnded);
+    }
+    // All that can be reused is, if not the last row.
+    EXPECT_EQ(f.found(tokens_from(0, 64)), 48U);
+    EXPECT_EQ(f.reason(tokens_from(0, 64)), MissReason::kNone);
+    EXPECT_EQ(f.serve(joined(tokens_from(0, 39), tokens_from(700, 20))), 32U);
+    EXPECT_EQ(f.ledger->verify(), "");
+  }
+}
+
 TEST(LedgerReuse, TheSourceOfACopyCannotBeOverwrittenBeforeTheFirstStep) {
   LedgerFixture f(pool_of(4));
   f.serve(tokens_from(0, 16));                                              // 1 cached block
