@@ -45,10 +45,9 @@ std::size_t KvComparison::vocabulary_size() const {
 Result<void> KvComparison::run(Lane& lane, std::span<const TokenId> tokens, std::uint32_t at,
                                bool all_logits) {
   model::Batch batch;
-  batch.sequences.push_back(
-      {.table = &table_,
-       .length = at + static_cast<std::uint32_t>(tokens.size()),
-       .open_tile = &lane.open_tile});
+  batch.sequences.push_back({.table = &table_,
+                             .length = at + static_cast<std::uint32_t>(tokens.size()),
+                             .open_tile = &lane.open_tile});
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto position = static_cast<Position>(at + i);
     batch.rows.push_back({.token = tokens[i],

@@ -72,7 +72,7 @@ Result<std::size_t> Lanes::step(const Lane& lane, const LaneRows& wanted,
   batch.sequences.push_back(
       {.table = &table,
        .length = static_cast<std::uint32_t>(rows.back()) + 1,
-       .open_tile = &lane.open_tile()});
+       .open_tile = wanted.open_tile != nullptr ? wanted.open_tile : &lane.open_tile()});
   for (const Position row : rows) {
     batch.rows.push_back({.token = lane.tokens()[static_cast<std::size_t>(row)],
                           .position = row,

@@ -74,6 +74,7 @@ struct LaneRows {
   Position first_logits = 0;       // these rows and later ones give logits
   Position first_mass = kNoMass;   // these and later ones give their attention
   static constexpr Position kNoMass = INT32_MAX;
+  model::OpenTile* open_tile = nullptr;  // null: the lane's
 };
 
 class Lanes {

@@ -68,8 +68,8 @@ Result<void> ReuseBench::store(const ReuseCase& one) {
     ASSIGN_OR_RETURN(const Asked asked, encode(messages));
     ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, 0, LaneReuse::kPrefix));
     std::vector<float> logits;
-    RETURN_IF_ERROR(
-        lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), lane.last_row(), logits));
+    RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()),
+                                     lane.last_row(), logits));
     lane.keep();
   }
   return {};
@@ -192,8 +192,8 @@ Result<std::string> ReuseBench::answer_before(const Messages& before, std::uint3
   ASSIGN_OR_RETURN(const Asked asked, encode(before));
   ASSIGN_OR_RETURN(Lane lane, lanes_->open(asked.tokens, rows, LaneReuse::kPrefix));
   Cold answered;
-  RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()), lane.last_row(),
-                                   answered.rows));
+  RETURN_IF_ERROR(lanes_->run_from(lane, static_cast<Position>(lane.exact_tokens()),
+                                   lane.last_row(), answered.rows));
   RETURN_IF_ERROR(answer(lane, answered, rows));
   return text_of(answered.answer);
 }
@@ -231,7 +231,7 @@ Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
                      lanes_->step(lane, {.rows = rows, .first_logits = end}, output_));
     rows = rows.subspan(done);
   }
-  repair.begin(lane.table());
+  repair.begin(lane.table(), lane.open_tile());
   while (repair.state() == engine::PromptRepair::State::kRunning) {
     const auto rows = repair.pending();
     const auto asked =
@@ -240,10 +240,13 @@ Result<ReuseBench::Repaired> ReuseBench::repair(const Lane& lane, Position turn,
                      lanes_->step(lane,
                                   {.rows = rows,
                                    .first_logits = end - 1,
-                                   .first_mass = asked == rows.end() ? LaneRows::kNoMass : *asked},
+                                   .first_mass = asked == rows.end() ? LaneRows::kNoMass : *asked,
+                                   .open_tile = &repair.open_tile()},
                                   output_));
     repair.ran(done, output_.mass.empty() ? nullptr : &output_.mass.front(), lane.table());
   }
+  if (repair.state() == engine::PromptRepair::State::kAccepted)
+    lane.open_tile() = std::move(repair.open_tile());
   repaired.last = output_.logits;
   return repaired;
 }

@@ -152,12 +152,11 @@ Result<void> TrimBench::run(SequenceId id, std::span<const TokenId> tokens,
     ledger_->append(id, part, 0);
     const kv::BlockTable& table = ledger_->table(id);
     model::Batch batch;
-    batch.sequences.push_back(
-        {.table = &table,
-         .length = ledger_->length(id),
-         .dropped = dropped,
-         .view = view_,
-         .open_tile = &open_tile_});
+    batch.sequences.push_back({.table = &table,
+                               .length = ledger_->length(id),
+                               .dropped = dropped,
+                               .view = view_,
+                               .open_tile = &open_tile_});
     for (std::size_t i = 0; i < part.size(); ++i) {
       const auto position = static_cast<Position>(begin + i);
       batch.rows.push_back({.token = part[i],

@@ -72,7 +72,7 @@ void BatchBuilder::add_rows(ScheduledSequence& entry, model::Batch& batch) {
 
 void BatchBuilder::add_repair_rows(ScheduledSequence& entry, model::Batch& batch) {
   Sequence& sequence = *entry.sequence;
-  const PromptRepair& repair = *sequence.repair();
+  PromptRepair& repair = *sequence.repair();
   CHECK(entry.row_count > 0 && entry.row_count <= repair.pending().size(),
         "rows that are not pending");
   const kv::BlockTable& table = ledger_.table(sequence.id());
@@ -84,7 +84,7 @@ void BatchBuilder::add_repair_rows(ScheduledSequence& entry, model::Batch& batch
   const auto index = static_cast<std::uint32_t>(batch.sequences.size());
   batch.sequences.push_back({.table = &table,
                              .length = static_cast<std::uint32_t>(rows.back()) + 1,
-                             .open_tile = &sequence.open_tile()});
+                             .open_tile = &repair.open_tile()});
   for (const Position position : rows) {
     model::BatchRow row;
     row.token = sequence.tokens()[static_cast<std::size_t>(position)];

@@ -148,6 +148,7 @@ ContextTrim::Pass ContextTrim::repetition(std::size_t end, Tick now) {
 
 // Rows [done, end) of a pass; those from `asked_from` on are asked for.
 void ContextTrim::fill_batch(const Pass& pass, std::uint32_t done, std::uint32_t end) {
+  if (done == 0) open_tile_ = {};
   batch_.sequences.assign(
       1, {.table = &pass.table, .length = pass.first + end, .open_tile = &open_tile_});
   batch_.rows.clear();

@@ -128,8 +128,8 @@ class ContextTrim {
   std::uint32_t recent_row_ = 0;  // first row of the context in the recent ones
   std::uint32_t max_total_tokens_ = 0;
   model::Batch batch_;
-  // Not the sequence's, which goes on where it was: the first rows of a pass see those that it
-  // begins in the middle of as they are stored.
+  // Of the pass at hand. Not the sequence's, which goes on where it was: the first rows of a pass
+  // see those of their tile in front of it as they are stored.
   model::OpenTile open_tile_;
   model::BatchOutput output_;
 };

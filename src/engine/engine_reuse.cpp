@@ -87,7 +87,7 @@ void Engine::Impl::begin_repair(Sequence& sequence) {
   ledger_.append(sequence.id(), std::span(sequence.tokens()).subspan(begin), now_);
   const kv::BlockTable& table = ledger_.table(sequence.id());
   parts_.reuse.splice->move(sequence.take_runs(), table);
-  sequence.repair()->begin(table);
+  sequence.repair()->begin(table, sequence.open_tile());
 }
 
 const model::AttentionMass* Engine::Impl::mass_of(const ScheduledSequence& entry) const {

@@ -91,7 +91,8 @@ PromptRepair::PromptRepair(std::vector<MovedRun> runs, std::span<const TokenId> 
   probed_ = model::choose_probes(runs_, tokens);
 }
 
-void PromptRepair::begin(const kv::BlockTable& table) {
+void PromptRepair::begin(const kv::BlockTable& table, const model::OpenTile& open_tile) {
+  in_front_ = open_tile;
   const std::vector<Position> asked =
       model::repair_pass(rows_between(std::max(question_, first_row()), end_), fresh_);
   if (judge_.fixed) {
@@ -113,6 +114,7 @@ void PromptRepair::start_pass(std::vector<Position> rows, bool looking) {
   pass_ = std::move(rows);
   done_ = 0;
   looking_ = looking;
+  if (!pass_.empty()) open_tile_ = in_front_;
 }
 
 void PromptRepair::ran(std::size_t count, const model::AttentionMass* mass,

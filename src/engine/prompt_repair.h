@@ -23,6 +23,7 @@
 
 #include "kv/ledger.h"
 #include "model/batch.h"
+#include "model/open_tile.h"
 #include "model/probe.h"
 #include "model/repair_choice.h"
 #include "model/reuse_gate.h"
@@ -69,8 +70,11 @@ class PromptRepair {
 
   Position first_row() const { return runs_.front().begin; }
   Position end() const { return end_; }
-  // The runs' rows have been moved to the slots of `table`.
-  void begin(const kv::BlockTable& table);
+  // The runs' rows have been moved to the slots of `table`. `open_tile`: the sequence's.
+  void begin(const kv::BlockTable& table, const model::OpenTile& open_tile);
+  // For the batches of the pass at hand. Each pass begins with the sequence's, so that no row sees
+  // what another pass left; once the repair is accepted it is the sequence's.
+  model::OpenTile& open_tile() { return open_tile_; }
 
   State state() const { return state_; }
   // Rows of the pass at hand still to be run, ascending; the last one is the prompt's.
@@ -110,6 +114,7 @@ class PromptRepair {
   model::Look look_;
   State state_ = State::kRunning;
   bool looking_ = false;
+  model::OpenTile in_front_, open_tile_;
   std::vector<Position> pass_;
   std::size_t done_ = 0;
   std::vector<Position> looked_;  // rows of the look pass

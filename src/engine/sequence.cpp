@@ -53,7 +53,10 @@ std::uint32_t Sequence::pending() const {
 
 void Sequence::end_repair() {
   CHECK(repairing() && repair_->state() != PromptRepair::State::kRunning, "a repair that goes on");
-  if (repair_->state() == PromptRepair::State::kAccepted) computed_ = prompt_tokens_;
+  if (repair_->state() == PromptRepair::State::kAccepted) {
+    computed_ = prompt_tokens_;
+    open_tile_ = std::move(repair_->open_tile());
+  }
   repair_.reset();
 }
 

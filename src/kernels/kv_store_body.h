@@ -69,8 +69,8 @@ inline void store_key(const KvLayout& layout, std::byte* tile, std::uint32_t tok
 
 // What a value has beyond level * scale, in float16: at most its largest number, zero in padding.
 // Of a row that is not finite it is NaN.
-inline void store_remainder(const float* value, const float* levels, float scale,
-                            std::uint32_t dim, std::uint32_t columns, std::uint16_t* to) {
+inline void store_remainder(const float* value, const float* levels, float scale, std::uint32_t dim,
+                            std::uint32_t columns, std::uint16_t* to) {
   const Vec most = splat(65504.0F), least = splat(-65504.0F);
   for (std::uint32_t d = 0; d < columns; d += kLanes) {
     Vec rest = splat(0.0F);
@@ -110,11 +110,11 @@ inline void store_value(const KvLayout& layout, std::byte* tile, std::uint32_t t
     return;
   }
   auto* at = reinterpret_cast<std::uint8_t*>(tile);
-  const float scale = layout.value_side == KvSide::kQ8
-                          ? store_q8_value(at + std::size_t{token / 4} * columns * 4 + token % 4,
-                                           value, dim)
-                          : store_q4_value(at + std::size_t{token / 4} * columns * 2 + token % 4,
-                                           value, dim, layout.value_columns, remainder);
+  const float scale =
+      layout.value_side == KvSide::kQ8
+          ? store_q8_value(at + std::size_t{token / 4} * columns * 4 + token % 4, value, dim)
+          : store_q4_value(at + std::size_t{token / 4} * columns * 2 + token % 4, value, dim,
+                           layout.value_columns, remainder);
   __builtin_memcpy(tile + layout.value_scales_at + token * 4, &scale, 4);
 }
 
@@ -146,10 +146,9 @@ void REFRAIN_VARIANT(store_kv_rows)(const KvLayout& layout, std::byte* kv, std::
       const std::size_t index = i * layout.kv_head_count + head;
       store_key(layout, at + tile * layout.key_tile_bytes, token,
                 row.take(keys + index * layout.key_dim, layout.key_dim, layout.key_block));
-      store_value(
-          layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
-          row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block),
-          remainder);
+      store_value(layout, at + layout.values_at + tile * layout.value_tile_bytes, token,
+                  row.take(values + index * layout.value_dim, layout.value_dim, layout.value_block),
+                  remainder);
     }
   }
 }

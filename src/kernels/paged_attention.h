@@ -102,8 +102,8 @@ struct AttentionPlan {
 struct AttentionCall {
   AttentionShape shape;
   KvLayout layout;
-  const std::byte* kv = nullptr;        // this layer's keys and values
-  const std::byte* arena = nullptr;     // those of all layers, for sequences with a view
+  const std::byte* kv = nullptr;     // this layer's keys and values
+  const std::byte* arena = nullptr;  // those of all layers, for sequences with a view
   std::uint32_t layer = 0;
   const float* query = nullptr;         // [rows][head_count][key_dim]
   float* output = nullptr;              // [rows][head_count][value_dim]

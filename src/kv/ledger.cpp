@@ -52,9 +52,10 @@ Result<std::unique_ptr<Ledger>> Ledger::create(const LedgerOptions& options) {
                  str_cat("block size ", options.block_size, " is not a multiple of 16"),
                  "use 16, 32 or 64", "block_size"};
   if (options.reuse_step_tokens == 0 || 16 % options.reuse_step_tokens != 0)
-    return Error{Code::kInvalidArgument,
-                 str_cat("a reuse step of ", options.reuse_step_tokens, " tokens does not divide 16"),
-                 "use 1 or 16", "reuse_step_tokens"};
+    return Error{
+        Code::kInvalidArgument,
+        str_cat("a reuse step of ", options.reuse_step_tokens, " tokens does not divide 16"),
+        "use 1 or 16", "reuse_step_tokens"};
   if (options.block_count == 0)
     return Error{Code::kInvalidArgument, "there is room for no KV block", "raise the KV budget",
                  "kv_budget"};

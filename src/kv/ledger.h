@@ -50,7 +50,7 @@ struct LedgerOptions {
   // The exact prefix is a multiple of this; it divides 16. Above 1 where the bits behind a row
   // depend on more than what is stored of it (kernels::reuse_step_tokens()).
   std::uint32_t reuse_step_tokens = 1;
-  std::uint32_t min_match_blocks = 0;  // shorter matches are not worth it; 0 = even one token is
+  std::uint32_t min_match_blocks = 0;  // shorter matches are not worth it; 0 = even one step is
   bool prefix_cache = true;            // off switch: nothing is matched, nothing is published
 };
 

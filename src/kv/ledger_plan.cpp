@@ -189,6 +189,8 @@ bool Ledger::Impl::is_prefix_current(const ReusePlan& plan) const {
   if (plan.approximate_tokens != approximate + (is_partial_approximate ? plan.partial_tokens : 0))
     return false;
   if (plan.prefix_tokens() > 0 && plan.prefix_tokens() >= rest.size()) return false;
+  if (!is_partial_approximate && plan.partial_tokens % options_.reuse_step_tokens != 0)
+    return false;
   NodeId parent = kNoNode;
   const auto goes_on = [&](BlockId block, std::size_t count, bool is_approximate) {
     if (to_int(block) >= pool_.total()) return false;

@@ -3,7 +3,8 @@
 // the rows that a RemainderPlan names.
 //
 //   batch 1   rows 27 28 29 30 31 | 32 33 34       of the last tile: kept in the OpenTile
-//   batch 2   rows                         35 36   see those of 32 to 34 there, the others as stored
+//   batch 2   rows                         35 36   see those of 32 to 34 there, the others as
+//   stored
 #pragma once
 
 #include <array>
@@ -22,8 +23,8 @@ struct Batch;
 // [value_columns]: 2 bytes for each number of 16 values. Owned by whoever owns the sequence, beside
 // its block table, from its first batch to its last.
 //
-// Rows may be taken back after they were computed (a rejected draft, a step that failed), also those
-// that ended in another tile. So the tile in which a batch begins stays until the next one.
+// Rows may be taken back after they were computed (a rejected draft, a step that failed), also
+// those that ended in another tile. So the tile in which a batch begins stays until the next one.
 class OpenTile {
  public:
   // Bytes held now.

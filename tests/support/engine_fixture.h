@@ -96,6 +96,7 @@ class RecordedStream final : public engine::OutputStream {
 struct BenchOptions {
   std::uint32_t block_size = 16;
   std::uint32_t block_count = 256;
+  std::uint32_t reuse_step_tokens = 1;
   bool prefix_cache = true;
   engine::EngineOptions engine = {};
   capacity::ReadCost read_cost = {};
@@ -110,6 +111,7 @@ class EngineBench {
         executor(options.block_size, options.block_count, vocabulary_size()) {
     auto created = kv::Ledger::create({.block_size = options.block_size,
                                        .block_count = options.block_count,
+                                       .reuse_step_tokens = options.reuse_step_tokens,
                                        .prefix_cache = options.prefix_cache});
     ledger = std::move(created).value();
     engine::EngineParts parts;

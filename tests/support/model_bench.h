@@ -19,24 +19,33 @@
 
 namespace refrain::test {
 
+struct BenchModel {
+  BenchModel(const char* given, model::KvFormat kv_format = model::KvFormat::kF16)
+      : name(given), format(kv_format) {}
+  std::string name;
+  model::KvFormat format;
+};
+
 // A model with its own arena, ledger and engine.
 struct ModelBench {
   // `slope`: of every rung of its gate, in nats per exposure; none: not calibrated.
-  explicit ModelBench(const std::string& name, bool prefix_cache, std::uint32_t budget = 48,
+  explicit ModelBench(const BenchModel& which, bool prefix_cache, std::uint32_t budget = 48,
                       std::optional<double> slope = {}, bool idle = true) {
-    auto loaded =
-        model::Model::load({.path = std::string(REFRAIN_TEST_GENERATED) + "/" + name + ".gguf"});
+    auto loaded = model::Model::load(
+        {.path = std::string(REFRAIN_TEST_GENERATED) + "/" + which.name + ".gguf"});
     EXPECT_TRUE(loaded.ok()) << loaded.error().message;
     model = std::move(loaded).value();
     tokenizer = text::Tokenizer::create(model->vocabulary()).value();
     constexpr std::uint32_t kBlocks = 128;
-    arena = model::KvArena::create(model->shape(), model::KvFormat::kF16, 16, kBlocks).value();
+    arena = model::KvArena::create(model->shape(), which.format, 16, kBlocks).value();
     executor =
         model::Executor::create_cpu(*model, *arena, {.thread_count = 1, .max_batch_rows = 64})
             .value();
-    ledger =
-        kv::Ledger::create({.block_size = 16, .block_count = kBlocks, .prefix_cache = prefix_cache})
-            .value();
+    ledger = kv::Ledger::create({.block_size = 16,
+                                 .block_count = kBlocks,
+                                 .reuse_step_tokens = step(),
+                                 .prefix_cache = prefix_cache})
+                 .value();
     splice = model::Splice::create(*model, *arena).value();
     probes.emplace(model->shape(), *arena);
     if (slope) {
@@ -83,6 +92,11 @@ struct ModelBench {
     auto stream = submit(std::move(request));
     EXPECT_TRUE(stream->wait());
     return stream;
+  }
+  // The exact prefix is a multiple of this.
+  std::uint32_t step() const { return kernels::reuse_step_tokens(arena->layout()); }
+  std::uint32_t reusable(std::size_t tokens) const {
+    return static_cast<std::uint32_t>(tokens - tokens % step());
   }
   // A prompt of ordinary tokens of this vocabulary.
   TokenList prompt(std::uint32_t count, std::uint64_t seed) const {

@@ -15,8 +15,8 @@ inline double half_value(std::uint16_t half) {
   const int exponent = half >> 10 & 31, fraction = half & 1023;
   const double sign = half >> 15 == 0 ? 1.0 : -1.0;
   if (exponent == 31) return fraction == 0 ? sign * INFINITY : std::nan("");
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24)
-                               : std::ldexp(fraction + 1024, exponent - 25));
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
 }
 
 struct Remainders {

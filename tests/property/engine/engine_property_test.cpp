@@ -92,6 +92,7 @@ RC_GTEST_PROP(EngineProperty, EveryAnswerIsThatOfALoneColdRun, ()) {
   BenchOptions options;
   // From a pool that barely holds one request to a roomy one.
   options.block_count = 12 + static_cast<std::uint32_t>(rng.below(3) * 24);
+  options.reuse_step_tokens = rng.below(3) == 0 ? 16 : 1;
   options.engine.step_token_budget = 1 + static_cast<std::uint32_t>(rng.below(40));
   options.engine.max_running = 1 + static_cast<std::uint32_t>(rng.below(8));
   EngineBench bench(options);

@@ -36,8 +36,7 @@ model::ModelShape small_shape() {
 // An arena whose rows are made up, all blocks in the table of one sequence.
 struct Rows {
   Rows() {
-    for (std::uint32_t block = 0; block < kBlocks; ++block)
-      table.push_back(BlockId{block});
+    for (std::uint32_t block = 0; block < kBlocks; ++block) table.push_back(BlockId{block});
     fill([] { return kHalfOne; });
   }
   template <typename Make>
@@ -126,7 +125,7 @@ struct Player {
   // Runs all that it wants, in random pieces. Every pass must ascend and end with the last row.
   Course play(PromptRepair& repair, const Prompt& prompt) {
     Course course;
-    repair.begin(rows.table);
+    repair.begin(rows.table, {});
     while (repair.state() == PromptRepair::State::kRunning) {
       const std::vector<Position> pass(repair.pending().begin(), repair.pending().end());
       RC_ASSERT(!pass.empty() && pass.back() == prompt.end() - 1);
@@ -246,7 +245,7 @@ TEST_P(NotANumber, InTheValuesIsRefusedBeforeAndAfterTheLook) {
     PromptRepair repair(prompt.runs, prompt.tokens, prompt.question, GetParam(),
                         {.gate = &gate, .max_divergence = 10}, &rows.probes);
     rows.fill([&] { return before ? kHalfNan : kHalfOne; });
-    repair.begin(rows.table);
+    repair.begin(rows.table, {});
     rows.fill([&] { return before ? kHalfOne : kHalfNan; });
     const model::AttentionMass seen = Player{rows, rng}.mass(prompt);
     repair.ran(repair.pending().size(), &seen, rows.table);

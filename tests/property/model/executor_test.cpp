@@ -126,7 +126,7 @@ TEST_P(ExecutorProperty, SharedAndCopiedBlocksGiveTheLogitsOfAColdRun) {
     const std::uint32_t block_size = 16U << rng.below(3);
     const KvFormat format = kernels::kv_formats()[rng.below(kernels::kKvFormatCount)].format;
     ArenaDriver driver(model, {1, block_size, 2048 / block_size, 512, format});
-    auto prefix = static_cast<std::uint32_t>(1 + rng.below(150));
+    auto prefix = static_cast<std::uint32_t>(16 + rng.below(150));
     prefix -= prefix % kernels::reuse_step_tokens(driver.arena().layout());
     Running first, second;
     first.sequence.tokens = random_tokens(model, prefix + 20, rng.next());

@@ -101,8 +101,7 @@ TEST(OpenTile, RowsSeeTheirTileWhateverTheCutsAndWhatIsTakenBack) {
     Driver driver(seed);
     Rng& rng = driver.rng();
     std::vector<Driven> sequences(3);
-    for (Driven& one : sequences)
-      one.length = one.begin = static_cast<Position>(16 * rng.below(4));
+    for (Driven& one : sequences) one.length = one.begin = static_cast<Position>(16 * rng.below(4));
     for (int step = 0; step < 120; ++step) {
       std::vector<std::pair<Driven*, std::vector<Position>>> pieces;
       for (Driven& one : sequences) {
@@ -156,7 +155,8 @@ TEST(OpenTile, OfALayoutWithoutRemaindersNothingIsHeldOrNeeded) {
   batch.sequences.push_back({.length = 3});
   batch.sequences.push_back({.length = 3, .open_tile = &open_tile});
   for (std::uint32_t sequence = 0; sequence < 2; ++sequence)
-    for (Position at = 0; at < 3; ++at) batch.rows.push_back({.position = at, .sequence = sequence});
+    for (Position at = 0; at < 3; ++at)
+      batch.rows.push_back({.position = at, .sequence = sequence});
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
     plan.assign(batch, kernels::make_kv_layout(format, kHeads, 16, 24, 8), kLayers);
     plan.keep();

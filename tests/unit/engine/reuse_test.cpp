@@ -70,7 +70,7 @@ bool wait_for_audits(const ModelBench& bench, std::uint64_t count) {
   return bench.engine->snapshot().audits >= count;
 }
 
-class MovedText : public testing::TestWithParam<const char*> {};
+class MovedText : public testing::TestWithParam<BenchModel> {};
 
 TEST_P(MovedText, A4IsMovedInSpliceModeAndNeverTakenForExact) {
   ModelBench bench(GetParam(), /*prefix_cache=*/true);
@@ -81,13 +81,13 @@ TEST_P(MovedText, A4IsMovedInSpliceModeAndNeverTakenForExact) {
   ASSERT_FALSE(moved->failed()) << moved->last().error.message;
   const Usage usage = moved->last().usage;
   expect_whole(usage);
-  EXPECT_EQ(usage.cached_tokens, 37U);
+  EXPECT_EQ(usage.cached_tokens, bench.reusable(37));
   EXPECT_EQ(usage.moved_tokens, 281U);
   EXPECT_EQ(usage.repaired_tokens, 0U);
-  EXPECT_EQ(usage.computed_tokens, 23U);
+  EXPECT_EQ(usage.computed_tokens, 23 + 37 - bench.reusable(37));
   EXPECT_FALSE(usage.divergence_estimate) << "nothing judges it";
   auto exact = bench.run(asking(text.second, ReuseMode::kExact));
-  EXPECT_EQ(exact->last().usage.cached_tokens, 37U) << "no moved row may be found";
+  EXPECT_EQ(exact->last().usage.cached_tokens, bench.reusable(37)) << "no moved row may be found";
   expect_same_answer(*exact, *cold.run(asking(text.second, ReuseMode::kExact)));
 }
 
@@ -117,7 +117,8 @@ TEST_P(MovedText, WhatTheGateRefusesIsComputedToTheBit) {
   EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
   expect_same_answer(*refused, *cold.run(asking(text.second, ReuseMode::kExact)));
   auto again = bench.run(asking(text.second, ReuseMode::kExact));
-  EXPECT_EQ(again->last().usage.cached_tokens, text.second.size() - 1) << "and is kept as exact";
+  EXPECT_EQ(again->last().usage.cached_tokens, bench.reusable(text.second.size() - 1))
+      << "and is kept as exact";
   expect_same_answer(*again, *refused);
 }
 
@@ -160,7 +161,7 @@ struct LateTie {
   double estimate = 0;         // nats
 };
 
-std::optional<LateTie> find_late_tie(const char* model, double slope,
+std::optional<LateTie> find_late_tie(const BenchModel& model, double slope,
                                      GenerateRequest (*ask)(const Passages&)) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     ModelBench bench(model, /*prefix_cache=*/true, /*budget=*/48, slope);
@@ -212,7 +213,7 @@ TEST_P(MovedText, ANearTieWithinAnAnswerIsComputedFromThere) {
   expect_whole(usage);
   EXPECT_EQ(usage.refusal, ReuseRefusal::kNearTie);
   EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 0U);
-  EXPECT_EQ(usage.cached_tokens, 37U);
+  EXPECT_EQ(usage.cached_tokens, bench.reusable(37));
   EXPECT_FALSE(usage.divergence_estimate) << "what the rest is sampled from is exact";
   TokenList said = watched->tokens();
   ASSERT_EQ(said.size(), kTokens);
@@ -224,7 +225,7 @@ TEST_P(MovedText, ANearTieWithinAnAnswerIsComputedFromThere) {
   EXPECT_EQ(exact->tokens(), TokenList(said.begin() + before, said.end()));
   // The whole dialogue is exact now.
   auto next = bench.run(asking(joined({text.second, said, text.head}), ReuseMode::kExact));
-  EXPECT_GE(next->last().usage.cached_tokens, text.second.size() + said.size() - 1);
+  EXPECT_GE(next->last().usage.cached_tokens, bench.reusable(text.second.size() + said.size() - 1));
 }
 
 TEST_P(MovedText, O05WithoutCalibrationIsComputedAndTheAnswerSaysWhy) {
@@ -274,7 +275,7 @@ TEST_P(MovedText, A13TheTailOfAHistoryCutAtItsFrontIsFound) {
   auto cut = bench.run(asking(joined({system, turns, bench.prompt(12, 800)}), ReuseMode::kRepair));
   const Usage usage = cut->last().usage;
   expect_whole(usage);
-  EXPECT_EQ(usage.cached_tokens, 30U);
+  EXPECT_EQ(usage.cached_tokens, bench.reusable(30));
   EXPECT_EQ(usage.moved_tokens + usage.repaired_tokens, 300U);
 }
 
@@ -317,7 +318,8 @@ TEST_P(MovedText, A4TheNextTurnOfARepairedDialogueFindsItInTheSecondTree) {
   EXPECT_EQ(usage.repaired_tokens, 0U) << "it need not be repaired again";
   EXPECT_TRUE(usage.divergence_estimate);
   auto exact = bench.run(asking(next, ReuseMode::kExact));
-  EXPECT_EQ(exact->last().usage.cached_tokens, 37U) << "who asks for exact context sees none of it";
+  EXPECT_EQ(exact->last().usage.cached_tokens, bench.reusable(37))
+      << "who asks for exact context sees none of it";
   expect_same_answer(*exact, *cold.run(asking(next, ReuseMode::kExact)));
 }
 
@@ -349,7 +351,7 @@ TEST_P(MovedText, IdleTimeComputesTheExactVersionAndComparesIt) {
                 bench.metrics.value(metrics::Metric::kReuseAudits, "differ"),
             1.0);
   auto exact = bench.run(asking(text.second, ReuseMode::kExact));
-  EXPECT_EQ(exact->last().usage.cached_tokens, text.second.size() - 1);
+  EXPECT_EQ(exact->last().usage.cached_tokens, bench.reusable(text.second.size() - 1));
   expect_same_answer(*exact, *cold.run(asking(text.second, ReuseMode::kExact)));
 }
 
@@ -389,8 +391,12 @@ TEST(IdleWork, IsLeftOutWhereItIsSwitchedOff) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, MovedText,
-                         testing::Values("tiny-llama", "tiny-qwen3", "tiny-gemma3"),
-                         [](const auto& test) { return std::string(test.param + 5); });
+                         testing::Values("tiny-llama", "tiny-qwen3", "tiny-gemma3",
+                                         BenchModel("tiny-llama", model::KvFormat::kQ8Q4)),
+                         [](const auto& test) {
+                           return test.param.name.substr(5) +
+                                  (test.param.format == model::KvFormat::kF16 ? "" : "_q8_q4");
+                         });
 
 TEST(ContextChange, IsEditedWhereOrderAndNeighboursStayNearlyTheSame) {
   using kv::SegmentRun;

@@ -135,6 +135,7 @@ TEST(KvRows, ARowIsReadBackWithinTheRoundingOfItsFormat) {
       const std::vector<float> keys = random_rows(20 * dims.heads * dims.key, 3);
       const std::vector<float> values = random_rows(20 * dims.heads * dims.value, 4);
       std::vector<std::int64_t> slots;
+      slots.reserve(20);
       for (std::int64_t i = 0; i < 20; ++i) slots.push_back((i * 7 + 3) % 32);
       Layer layer(format, dims, 2);
       const KvLayout& layout = layer.layout;
@@ -216,6 +217,7 @@ TEST(KvRows, AValueAndItsRemainderMakeTheValue) {
       const std::size_t width = std::size_t{dims.heads} * layout.value_columns;
       std::vector<std::uint16_t> numbers(20 * kLayers * width, 0xFFFF);
       std::vector<RemainderRow> rows;
+      rows.reserve(20);
       for (std::size_t i = 0; i < 20; ++i)
         rows.push_back({numbers.data() + i * kLayers * width, width});
       cpu_kernels(best_instruction_set())
