@@ -324,7 +324,7 @@ TEST_P(SpliceProperty, TheMassIsTheWeightOfAllHeadsAndChangesNoLogit) {
     masses.push_back(last.mass[0].weights);
     ASSERT_EQ(masses[0].size(), std::size_t{shape.layer_count} * kLength);
     for (std::uint32_t layer = 0; layer < shape.layer_count; ++layer) {
-      const auto first = masses.back().begin() + static_cast<std::ptrdiff_t>(layer * kLength);
+      const auto first = masses.back().begin() + static_cast<std::ptrdiff_t>(std::size_t{layer} * kLength);
       EXPECT_NEAR(std::accumulate(first, first + kLength, 0.0), kRows * shape.head_count, 1e-3);
       if (!shape.is_local_layer(layer)) continue;
       const std::uint32_t seen_from = kLength - kRows + 1 - shape.sliding_window;
@@ -345,7 +345,7 @@ TEST_P(SpliceProperty, TheMassOfLaterLayersAloneIsTheSame) {
   for (std::uint32_t first = 1; first < layers; ++first) {
     EXPECT_EQ(bench.run(sequence, range(0, kLength), kLength, &later, 5, first), logits);
     const std::vector<float>& whole = all.mass.at(0).weights;
-    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(first * kLength);
+    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(std::size_t{first} * kLength);
     EXPECT_EQ(later.mass.at(0).weights, std::vector<float>(begin, whole.end()));
   }
 }
