@@ -26,7 +26,7 @@ class IsolationBench {
  public:
   IsolationBench(const IsolationBenchOptions& options,
                  const std::function<void(double)>& on_progress)
-      : options_(options), on_progress_(on_progress), rng_(options.seed) {}
+      : options_(options), on_progress_(on_progress), gaps_(text_seed(Texts::kGaps, 0)) {}
 
   Result<IsolationBenchReport> run() {
     RETURN_IF_ERROR(weigh_words());
@@ -46,13 +46,18 @@ class IsolationBench {
   }
 
  private:
-  RequestSample ask(std::uint32_t tokens, std::uint32_t output_tokens) {
-    std::string text;
-    {
-      std::lock_guard lock(rng_mutex_);
-      text = random_words(
-          rng_, std::max<std::size_t>(1, static_cast<std::size_t>(tokens / tokens_per_word_)));
-    }
+  // What the numbers of a seed are drawn for; each kind has its own.
+  enum class Texts : std::uint64_t { kGaps, kTrial, kShort, kLong };
+
+  std::uint64_t text_seed(Texts kind, std::uint64_t index) const {
+    return (options_.seed * 4 + static_cast<std::uint64_t>(kind)) * 10'000'019 + index;
+  }
+
+  RequestSample ask(Texts kind, std::uint64_t index, std::uint32_t tokens,
+                    std::uint32_t output_tokens) {
+    Rng rng(text_seed(kind, index));
+    std::string text = random_words(
+        rng, std::max<std::size_t>(1, static_cast<std::size_t>(tokens / tokens_per_word_)));
     const nlohmann::json body = {{"model", options_.server.model},
                                  {"messages", {{{"role", "user"}, {"content", std::move(text)}}}},
                                  {"max_tokens", output_tokens},
@@ -63,16 +68,18 @@ class IsolationBench {
     return ask_chat(client, body.dump(), clock_).sample;
   }
 
-  RequestSample ask_long() { return ask(options_.long_tokens, 1); }
+  // From one thread at a time.
+  RequestSample ask_long() { return ask(Texts::kLong, long_count_++, options_.long_tokens, 1); }
 
   // How many tokens the server makes of the generated words.
   Result<void> weigh_words() {
-    const RequestSample few = ask(1, 1);
-    const RequestSample more = ask(kTrialWords, 1);
+    const RequestSample few = ask(Texts::kTrial, 0, 1, 1);
+    const RequestSample more = ask(Texts::kTrial, 1, kTrialWords, 1);
     for (const RequestSample* sample : {&few, &more})
       if (!sample->error.empty())
         return Error{Code::kUnavailable, str_cat("the first request failed: ", sample->error),
                      "see --url and --api-key"};
+    report_.least_prompt_tokens = few.prompt_tokens;
     if (more.prompt_tokens > few.prompt_tokens)
       tokens_per_word_ =
           static_cast<double>(more.prompt_tokens - few.prompt_tokens) / (kTrialWords - 1);
@@ -90,8 +97,9 @@ class IsolationBench {
       if (sent == options_.requests) beside = false;
       next += gap();
       std::this_thread::sleep_until(next);
-      requests.emplace_back([&] {
-        RequestSample sample = ask(options_.short_tokens, options_.output_tokens);
+      requests.emplace_back([&, index = short_count_++] {
+        RequestSample sample =
+            ask(Texts::kShort, index, options_.short_tokens, options_.output_tokens);
         std::lock_guard lock(mutex);
         samples.push_back(std::move(sample));
       });
@@ -102,8 +110,7 @@ class IsolationBench {
   }
 
   std::chrono::nanoseconds gap() {
-    std::lock_guard lock(rng_mutex_);
-    const double scatter = 0.5 + static_cast<double>(rng_.below(1001)) / 1000;
+    const double scatter = 0.5 + static_cast<double>(gaps_.below(1001)) / 1000;
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(scatter * static_cast<double>(kSecond) / options_.rate_per_s));
   }
@@ -111,8 +118,8 @@ class IsolationBench {
   const IsolationBenchOptions& options_;
   const std::function<void(double)>& on_progress_;
   const SteadyClock clock_;
-  std::mutex rng_mutex_;
-  Rng rng_;
+  Rng gaps_;
+  std::uint64_t short_count_ = 0, long_count_ = 0;
   double tokens_per_word_ = 1;
   std::atomic<bool> stop_{false};  // no long prompt is in flight any more
   IsolationBenchReport report_;

@@ -6,7 +6,9 @@
 //   both           LLLLLLLLLLLLLLLLLLLLLLLLL          one long prompt after the other, all the time
 //                   s   s  s    s   s  s
 //
-// Every prompt is another text, so nothing is found in a cache. One thread per request.
+// Every prompt of a run is another text, so nothing is found in a cache, as long as the server has
+// not seen a run of the same seed. Prompt i of the short ones, and of the long ones, is the same
+// for the same seed. One thread per request.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +29,11 @@ struct IsolationBenchOptions {
   double rate_per_s = 0;            // short requests; gaps scatter evenly by half
   std::uint32_t requests = 0;       // short ones, alone and again beside long ones
   std::uint32_t output_tokens = 0;  // of a short one
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 0;
 };
 
 struct IsolationBenchReport {
+  std::uint64_t least_prompt_tokens = 0;  // of a prompt of one word: what all prompts may share
   std::vector<RequestSample> short_alone, short_beside;
   std::vector<RequestSample> long_alone, long_beside;
 };

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/str.h"
 #include "cli/commands.h"
@@ -16,7 +17,7 @@ namespace {
 struct Phase {
   std::vector<double> ttft_ms, tpot_ms;
   std::size_t failed = 0;
-  double prompt_tokens = 0, prompt_s = 0;
+  double prompt_tokens = 0, cached_tokens = 0, prompt_s = 0;
 
   explicit Phase(const std::vector<RequestSample>& samples) {
     for (const RequestSample& sample : samples) {
@@ -27,6 +28,7 @@ struct Phase {
       ttft_ms.push_back(sample.ttft_ms);
       if (sample.tpot_ms > 0) tpot_ms.push_back(sample.tpot_ms);
       prompt_tokens += static_cast<double>(sample.prompt_tokens);
+      cached_tokens += static_cast<double>(sample.cached_tokens);
       prompt_s += sample.ttft_ms / 1000;
     }
   }
@@ -34,6 +36,7 @@ struct Phase {
     return ttft_ms.empty() ? 0 : prompt_tokens / static_cast<double>(ttft_ms.size());
   }
   double tokens_per_s() const { return prompt_s > 0 ? prompt_tokens / prompt_s : 0; }
+  double cached_share() const { return prompt_tokens > 0 ? cached_tokens / prompt_tokens : 0; }
 };
 
 double ratio(double a, double b) {
@@ -42,16 +45,24 @@ double ratio(double a, double b) {
 
 struct Summary {
   Phase short_alone, short_beside, long_alone, long_beside;
+  double shared_tokens;
 
   explicit Summary(const IsolationBenchReport& report)
       : short_alone(report.short_alone),
         short_beside(report.short_beside),
         long_alone(report.long_alone),
-        long_beside(report.long_beside) {}
+        long_beside(report.long_beside),
+        shared_tokens(static_cast<double>(report.least_prompt_tokens)) {}
   double ttft_ratio() const {
     return ratio(percentile(short_beside.ttft_ms, 0.95), percentile(short_alone.ttft_ms, 0.95));
   }
   double speed_kept() const { return ratio(long_beside.tokens_per_s(), long_alone.tokens_per_s()); }
+  // More than the beginning that all chats of a template share.
+  bool texts_were_cached() const {
+    for (const Phase* phase : {&short_alone, &short_beside, &long_alone, &long_beside})
+      if (phase->cached_share() * phase->mean_prompt_tokens() > shared_tokens) return true;
+    return false;
+  }
   bool complete() const {
     return !short_alone.ttft_ms.empty() && !short_beside.ttft_ms.empty() &&
            !long_alone.ttft_ms.empty() && !long_beside.ttft_ms.empty();
@@ -66,6 +77,7 @@ nlohmann::ordered_json phase_json(const Phase& phase) {
   return {{"answered", phase.ttft_ms.size()},
           {"failed", phase.failed},
           {"prompt_tokens", phase.mean_prompt_tokens()},
+          {"cached_share", phase.cached_share()},
           {"ttft_ms", spread(phase.ttft_ms)},
           {"tpot_ms", spread(phase.tpot_ms)},
           {"prompt_tokens_per_s", phase.tokens_per_s()}};
@@ -106,7 +118,8 @@ std::string as_text(const IsolationBenchOptions& options, const Summary& summary
                 summary.long_alone.tokens_per_s(), 100 * summary.speed_kept());
   std::string text =
       str_cat("model ", options.server.model, ", ", options.rate_per_s,
-              " short requests a second of ", options.output_tokens, " generated tokens\n");
+              " short requests a second of ", options.output_tokens,
+              " generated tokens, --workload-seed ", options.seed, "\n");
   text += phase_line("short alone", summary.short_alone);
   text += phase_line("short beside", summary.short_beside);
   text += phase_line("long alone", summary.long_alone);
@@ -125,7 +138,10 @@ Result<IsolationBenchOptions> bench_options(const Settings& settings) {
   options.rate_per_s = settings.real("--rate");
   options.requests = number("--requests");
   options.output_tokens = number("--output-tokens");
-  options.seed = static_cast<std::uint64_t>(settings.integer("--workload-seed"));
+  // Another run on the same server must not find the texts of this one in its cache.
+  options.seed = settings.is_set("--workload-seed")
+                     ? static_cast<std::uint64_t>(settings.integer("--workload-seed"))
+                     : std::random_device{}();
   return options;
 }
 
@@ -143,6 +159,9 @@ Exit run_bench_isolation(const Settings& settings, Console& console) {
        {&report->short_alone, &report->short_beside, &report->long_alone, &report->long_beside})
     for (const RequestSample& sample : *samples)
       if (!sample.error.empty()) console.warn(str_cat("a request failed: ", sample.error));
+  if (summary.texts_were_cached())
+    console.warn("prompts were found in the server's cache: the times are not those of new ones",
+                 "leave --workload-seed out, or start the server anew");
   console.out(settings.boolean("--json") ? as_json(*options, summary) : as_text(*options, summary));
   return summary.complete() ? Exit::kOk : Exit::kFailed;
 }

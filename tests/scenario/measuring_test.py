@@ -361,22 +361,7 @@ class Measuring(unittest.TestCase):
                 self.assertGreater(report["tpot_ms"]["p50"], 0)
                 self.assertGreater(report["prompt_tokens"], 0)
                 self.assertGreaterEqual(report["cached_share"], 0.3 if workload in ("chat", "agent", "batch") else 0)
-            # B6: short requests without and beside long ones, and the other way round.
-            code, out, err = refrain("bench", "isolation", "--url", f"http://127.0.0.1:{server.port}", "--api-key", "k-1",
-                                     "--short-prompt", "60", "--long-prompt", "3000", "--rate", "50", "--requests", "20",
-                                     "--output-tokens", "4", "--json")
-            self.assertEqual(code, 0, err)
-            report = json.loads(out)
-            for phase in ("short_alone", "short_beside", "long_alone", "long_beside"):
-                self.assertEqual(report[phase]["failed"], 0)
-                self.assertGreater(report[phase]["ttft_ms"]["p95"], 0)
-            self.assertEqual(report["short_alone"]["answered"], 20)
-            self.assertGreaterEqual(report["short_beside"]["answered"], 20)
-            self.assertEqual(report["long_alone"]["answered"], 2)
-            self.assertGreater(report["long_beside"]["prompt_tokens"], 20 * report["short_beside"]["prompt_tokens"])
-            self.assertAlmostEqual(report["ttft_p95_ratio"], report["short_beside"]["ttft_ms"]["p95"]
-                                   / report["short_alone"]["ttft_ms"]["p95"])
-            self.assertGreater(report["long_speed_kept"], 0)
+            self.isolation(server.port)
             code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}", "--api-key", "wrong")
             self.assertEqual(code, 1)
             self.assertIn("--api-key", err)
@@ -386,6 +371,40 @@ class Measuring(unittest.TestCase):
         code, _, err = refrain("bench", "serve", "--url", f"http://127.0.0.1:{server.port}")
         self.assertEqual(code, 1)
         self.assertIn("error: cannot connect", err)
+
+    def isolation(self, port):
+        """B6: short requests without and beside long ones, and the other way round."""
+        def measure(*flags):
+            code, out, err = refrain("bench", "isolation", "--url", f"http://127.0.0.1:{port}", "--api-key", "k-1",
+                                     "--short-prompt", "60", "--long-prompt", "3000", "--rate", "50", "--requests", "20",
+                                     "--output-tokens", "4", "--json", *flags)
+            self.assertEqual(code, 0, err)
+            return json.loads(out), err
+
+        # A run finds nothing of another one, or of itself, in the cache, however often the server is measured.
+        phases = ("short_alone", "short_beside", "long_alone", "long_beside")
+        report, err = measure()
+        again, err_again = measure()
+        self.assertNotEqual(report["seed"], again["seed"])
+        self.assertEqual((err, err_again), ("", ""))
+        for one in (report, again):
+            self.assertLess(max(one[phase]["cached_share"] * one[phase]["prompt_tokens"] for phase in phases), 60)
+            for phase in phases:
+                self.assertEqual(one[phase]["failed"], 0)
+                self.assertGreater(one[phase]["ttft_ms"]["p95"], 0)
+            self.assertEqual(one["short_alone"]["answered"], 20)
+            self.assertGreaterEqual(one["short_beside"]["answered"], 20)
+            self.assertEqual(one["long_alone"]["answered"], 2)
+            self.assertGreater(one["long_beside"]["prompt_tokens"], 20 * one["short_beside"]["prompt_tokens"])
+            self.assertAlmostEqual(one["ttft_p95_ratio"], one["short_beside"]["ttft_ms"]["p95"]
+                                   / one["short_alone"]["ttft_ms"]["p95"])
+            self.assertGreater(one["long_speed_kept"], 0)
+        # The seed of a run makes its texts again; where they are in the cache it says so.
+        repeated, err = measure("--workload-seed", str(again["seed"]))
+        self.assertEqual(repeated["seed"], again["seed"])
+        self.assertEqual(repeated["short_alone"]["prompt_tokens"], again["short_alone"]["prompt_tokens"])
+        self.assertGreater(repeated["short_alone"]["cached_share"], 0.8)
+        self.assertIn("warning: prompts were found in the server's cache", err)
 
     def test_bench_cache_replays_a_trace_over_pools_and_policies(self):
         lines = [{"timestamp": i, "input_length": 1024, "output_length": 9, "hash_ids": ids}
