@@ -40,7 +40,7 @@ Answerer::Answerer(EngineHost& host, const Settings& settings, Console& console)
       console_(console),
       encoder_(*host.compute.loaded.tokenizer,
                host.compute.loaded.chat_template ? &*host.compute.loaded.chat_template : nullptr,
-               host.compute.sizing.max_context) {
+               host.compute.sizing.max_context, host.compute.sizing.longer_by) {
   if (default_summary(settings).on) session_ = std::make_unique<Session>(host, encoder_);
 }
 

@@ -45,7 +45,7 @@ Result<std::vector<model::KvFormat>> formats_of(const Settings& settings) {
 Result<std::uint32_t> depth_of(const Settings& settings) {
   if (!settings.is_set("--depth")) return kDepth;
   ASSIGN_OR_RETURN(const auto depths,
-                   parse_token_counts(settings.text("--depth"), "--depth", 1, 10'000'000));
+                   parse_token_counts(settings.text("--depth"), "--depth", 0, 10'000'000));
   if (depths.size() > 1) {
     return Error{Code::kInvalidArgument, "more than one depth", "give one", "--depth"};
   }
@@ -77,21 +77,27 @@ Result<KvReportOptions> options_of(const Settings& settings, const Compute& comp
   options.decode_tokens = number("--decode-tokens");
   options.answer_rows = number("--answer-rows");
   options.context = settings.is_set("--context") ? number("--context") : longest;
-  options.window = std::min(number("--window"), longest);
-  if (options.context > longest) {
+  options.window = number("--window");
+  const auto too_long = [&](const std::string& what, std::string_view flag) {
     return Error{Code::kInvalidArgument,
-                 str_cat("a context of ", options.context, " tokens is longer than the ", longest,
-                         " served"),
-                 "raise --kv-budget or ask for a shorter one", "--context"};
+                 str_cat(what, " is longer than the ", longest, " served"),
+                 too_long_hint(compute.sizing, str_cat("lower ", flag)), std::string(flag)};
+  };
+  if (options.context > longest)
+    return too_long(str_cat("a context of ", options.context, " tokens"), "--context");
+  if (options.window > longest) {
+    if (settings.is_set("--window"))
+      return too_long(str_cat("a window of ", options.window, " tokens"), "--window");
+    options.window = longest;
   }
+  if (options.decode_tokens > longest)
+    return too_long(str_cat("decoding ", options.decode_tokens, " tokens"), "--decode-tokens");
   if (options.depth + options.decode_tokens > longest) {
-    if (settings.is_set("--depth")) {
-      return Error{Code::kInvalidArgument,
-                   str_cat("depth ", options.depth, " and ", options.decode_tokens,
-                           " tokens more are longer than the ", longest, " served"),
-                   "lower --depth", "--depth"};
-    }
-    options.depth = longest > options.decode_tokens ? longest - options.decode_tokens : 1;
+    if (settings.is_set("--depth"))
+      return too_long(
+          str_cat("depth ", options.depth, " with ", options.decode_tokens, " tokens more"),
+          "--depth");
+    options.depth = longest - options.decode_tokens;
   }
   const std::size_t most =
       std::max<std::size_t>({options.context, std::size_t{options.window} * options.window_count,
@@ -110,7 +116,7 @@ Result<KvReportOptions> options_of(const Settings& settings, const Compute& comp
         return Error{Code::kInvalidArgument,
                      str_cat("prompt ", i + 1, " with its answer is longer than the ", longest,
                              " tokens served"),
-                     "shorten it, or raise --kv-budget", "--prompts"};
+                     too_long_hint(compute.sizing, "shorten it"), "--prompts"};
       }
     }
   }

@@ -65,12 +65,19 @@ Result<KvSizing> size_kv(const KvSizingInput& input) {
                  "--kv-budget"};
   }
   sizing.max_context = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, fits));
+  if (sizing.max_context < input.model_context)
+    sizing.longer_by = sizing.max_context < wanted ? "--kv-budget" : "--max-context";
   if (sizing.max_context < wanted) {
     sizing.notes.push_back(
         str_cat("requests may have ", sizing.max_context, " tokens instead of the model's ", wanted,
                 ": that is what the budget of ", format_bytes(sizing.budget_bytes), " holds"));
   }
   return sizing;
+}
+
+std::string too_long_hint(const KvSizing& sizing, std::string_view remedy) {
+  if (sizing.longer_by.empty()) return str_cat(remedy, ": the model has no longer context");
+  return str_cat(remedy, ", or raise ", sizing.longer_by);
 }
 
 std::uint64_t available_memory_bytes(const std::string& meminfo, const std::string& group_limit,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,12 +24,17 @@ struct KvSizing {
   std::uint64_t budget_bytes = 0;  // what was decided
   std::uint32_t block_count = 0;
   std::uint32_t max_context = 0;
+  // The option that allows longer requests; "" = none does, the model has no longer context.
+  std::string_view longer_by = {};
   bool automatic = false;          // the budget was chosen here
   std::vector<std::string> notes;  // what a user should know
 };
 
 // kInvalidArgument (field --kv-budget or --max-context) when one full context does not fit.
 Result<KvSizing> size_kv(const KvSizingInput& input);
+
+// Hint about what is longer than max_context: "use shorter cases, or raise --kv-budget".
+std::string too_long_hint(const KvSizing& sizing, std::string_view remedy);
 
 // Folder of the process's control group, from the text of /proc/self/cgroup.
 std::string control_group_folder(const std::string& self_cgroup);

@@ -57,9 +57,14 @@ Result<Lane> Lanes::open(const TokenList& prompt, std::uint32_t more, LaneReuse 
     ledger_->append(id, std::span(prompt).subspan(admission.cached_tokens), 0);
     return Lane(*ledger_, id, prompt, std::move(admission));
   }
+  if (wanted > compute_.sizing.max_context)
+    return Error{Code::kInvalidArgument,
+                 str_cat("a prompt of ", wanted, " tokens, answer included, is longer than the ",
+                         compute_.sizing.max_context, " served"),
+                 too_long_hint(compute_.sizing, "use shorter cases")};
   return Error{Code::kInvalidArgument,
                str_cat("no room for a prompt of ", wanted, " tokens beside what came before"),
-               "raise --kv-budget or --max-context, or use shorter cases"};
+               "use shorter cases, or raise --kv-budget"};
 }
 
 Result<std::size_t> Lanes::step(const Lane& lane, const LaneRows& wanted,

@@ -170,7 +170,7 @@ Result<void> Compute::make_arena(const Settings& settings, model::KvFormat forma
                .bytes_per_token = model::kv_bytes_per_token(shape, format),
                .block_size = block_size,
                .wanted_context = static_cast<std::uint32_t>(settings.integer("--max-context")),
-               .model_context = loaded.model->max_context()}));
+               .model_context = shape.context_length}));
   for (const std::string& note : sizing.notes) console.note(note);
   ASSIGN_OR_RETURN(auto made,
                    model::KvArena::create(shape, format, block_size, sizing.block_count));

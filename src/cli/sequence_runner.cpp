@@ -32,7 +32,7 @@ Result<void> SequenceRunner::begin(std::uint32_t token_count) {
     return Error{Code::kInvalidArgument,
                  str_cat(token_count, " tokens are more than the longest context of ",
                          compute_.sizing.max_context),
-                 "raise --max-context or --kv-budget, or ask for fewer tokens"};
+                 too_long_hint(compute_.sizing, "ask for fewer tokens")};
   }
   sequence_ = SequenceId{to_int(sequence_) + 1};
   // The plan of a prompt of one token reuses nothing; its content does not matter.

@@ -207,6 +207,7 @@ Exit run_serve(const Settings& settings, Console& console) {
        .exactness = std::string(compute.exactness()),
        .calibrated = (*host)->calibration != nullptr,
        .max_context = compute.sizing.max_context,
+       .longer_by = compute.sizing.longer_by,
        .embedding_dim = compute.loaded.model->shape().embedding_dim,
        .model_aliases = compute.loaded.aliases,
        .ledger = ledger_input(**host),

@@ -23,7 +23,7 @@ text::ChatMessage message(std::string_view role, std::string content) {
 
 Error no_room(std::size_t tokens) {
   return Error{Code::kInvalidArgument, str_cat("no room for a case of ", tokens, " tokens"),
-               "raise --kv-budget or --max-context, or ask for fewer --pairs"};
+               "ask for fewer --pairs, or raise --kv-budget"};
 }
 
 }  // namespace
@@ -123,8 +123,12 @@ Result<SequenceId> TrimBench::open(const TokenList& context, std::uint32_t more)
   const SequenceId id{next_id_++};
   const auto wanted = static_cast<std::uint32_t>(context.size()) + more;
   const kv::ReusePlan plan = ledger_->plan(kSpace, context);
-  if (wanted > compute_.sizing.max_context || !ledger_->can_admit(plan, wanted))
-    return no_room(wanted);
+  if (wanted > compute_.sizing.max_context)
+    return Error{Code::kInvalidArgument,
+                 str_cat("a case of ", wanted, " tokens is longer than the ",
+                         compute_.sizing.max_context, " served"),
+                 too_long_hint(compute_.sizing, "ask for fewer --pairs")};
+  if (!ledger_->can_admit(plan, wanted)) return no_room(wanted);
   ASSIGN_OR_RETURN(const kv::Admission admission, ledger_->admit(id, plan, wanted, 0));
   for (const kv::BlockCopy& copy : admission.copies) compute_.executor->copy_rows(copy);
   std::vector<float> none;

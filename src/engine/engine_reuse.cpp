@@ -19,6 +19,13 @@ kv::ReusePlan plan_without_cache(const kv::CacheSpace& space, const TokenList& p
   return fresh;
 }
 
+// Whether it begins with so little approximate state that the divergence which comes with it, and
+// is added to that of the runs, weighs more: two prompts that begin with the same words.
+bool has_crumbs(const kv::ReusePlan& plan) {
+  return !plan.runs.empty() && plan.approximate_tokens > 0 &&
+         plan.approximate_tokens < kv::Ledger::kMinRunTokens;
+}
+
 bool is_worth_it(const kv::ReusePlan& approximate, const kv::ReusePlan& exact) {
   std::uint64_t known = approximate.prefix_tokens();
   for (const kv::SegmentRun& run : approximate.runs) known += run.length;
@@ -42,10 +49,13 @@ Engine::Impl::Planned Engine::Impl::plan_for(const ActiveRequest& request,
   if (!request.matches_cache(sequence)) return {plan_without_cache(space, asked.prompt)};
   if (sequence.begun_again()) return {ledger_.plan(space, sequence.tokens())};
   if (asked.reuse.mode == ReuseMode::kExact) return {ledger_.plan(space, asked.prompt)};
-  Planned planned{ledger_.plan(
-      space, asked.prompt,
-      kv::ReuseAllowance{.scope = kv::ReuseScope::kSegments,
-                         .max_divergence = static_cast<float>(asked.reuse.max_divergence)})};
+  kv::ReuseAllowance allowed{.scope = kv::ReuseScope::kSegments,
+                             .max_divergence = static_cast<float>(asked.reuse.max_divergence)};
+  Planned planned{ledger_.plan(space, asked.prompt, allowed)};
+  if (has_crumbs(planned.plan)) {
+    allowed.max_divergence = 0;
+    planned.plan = ledger_.plan(space, asked.prompt, allowed);
+  }
   if (planned.plan.runs.empty() && planned.plan.approximate_tokens == 0) return planned;
   kv::ReusePlan exact = ledger_.plan(space, asked.prompt);
   if (!is_worth_it(planned.plan, exact)) return {std::move(exact)};

@@ -98,7 +98,7 @@ Result<std::uint32_t> Api::fit_max_tokens(std::size_t prompt_tokens,
         Code::kContextLength,
         str_cat("the prompt has ", prompt_tokens, " tokens; the maximum context length is ",
                 parts_.max_context, " tokens, answer included"),
-        "shorten the prompt, or start the server with a larger --max-context", std::string(field)};
+        too_long_hint(parts_.longer_by), std::string(field)};
   return std::min(most, parts_.max_context - static_cast<std::uint32_t>(prompt_tokens));
 }
 

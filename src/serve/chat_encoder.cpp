@@ -34,11 +34,17 @@ std::size_t head_tokens(const text::RenderInput& input, const text::EncodedPromp
 
 }  // namespace
 
+std::string too_long_hint(std::string_view longer_by) {
+  if (longer_by.empty()) return "shorten the prompt: the model has no longer context";
+  return str_cat("shorten the prompt, or start the server with a larger ", longer_by);
+}
+
 ChatEncoder::ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
-                         std::uint32_t max_context)
+                         std::uint32_t max_context, std::string_view longer_by)
     : tokenizer_(tokenizer),
       chat_template_(chat_template),
       max_context_(max_context),
+      longer_by_(longer_by),
       longest_token_bytes_(longest_token(tokenizer)) {}
 
 Result<void> ChatEncoder::check_length(std::size_t text_bytes, std::string_view field) const {
@@ -47,8 +53,7 @@ Result<void> ChatEncoder::check_length(std::size_t text_bytes, std::string_view 
   return Error{Code::kContextLength,
                str_cat("the prompt has more than ", fewest_tokens,
                        " tokens; the maximum context length is ", max_context_, " tokens"),
-               "shorten the prompt, or start the server with a larger --max-context",
-               std::string(field)};
+               too_long_hint(longer_by_), std::string(field)};
 }
 
 Result<text::EncodedPrompt> ChatEncoder::encode(text::RenderInput input) const {

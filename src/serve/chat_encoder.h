@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -14,9 +15,9 @@ namespace refrain::serve {
 
 class ChatEncoder {
  public:
-  // `chat_template` null: encode() refuses with the remedy.
+  // `chat_template` null: encode() refuses with the remedy. `longer_by`: ServerParts says which.
   ChatEncoder(const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
-              std::uint32_t max_context);
+              std::uint32_t max_context, std::string_view longer_by = "--max-context");
 
   // Text of more bytes cannot fit, whatever it says.
   std::size_t most_text_bytes() const { return (max_context_ + 1) * longest_token_bytes_ - 1; }
@@ -30,8 +31,12 @@ class ChatEncoder {
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplate* const chat_template_;
   const std::uint32_t max_context_;
+  const std::string_view longer_by_;
   const std::size_t longest_token_bytes_;
 };
+
+// Hint about a prompt that is longer than the context; `longer_by` as in ServerParts.
+std::string too_long_hint(std::string_view longer_by);
 
 // All that a request is told of its prompt.
 void set_prompt(engine::GenerateRequest& request, text::EncodedPrompt prompt);

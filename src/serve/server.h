@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -71,6 +72,8 @@ struct ServerParts {
   std::string exactness;    // "token" | "bitwise"
   bool calibrated = false;  // for approximate reuse: `refrain calibrate` has measured this model
   std::uint32_t max_context = 0;
+  // The option that allows a longer one; "" = none does, the model has no longer context.
+  std::string_view longer_by = "--max-context";
   std::uint32_t embedding_dim = 0;
   std::vector<std::string> model_aliases = {};  // further names that requests may use
   capacity::LedgerInput ledger = {};            // what was planned at the start

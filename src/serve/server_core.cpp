@@ -19,7 +19,7 @@ ServerCore::ServerCore(const ServerParts& parts, const ServerOptions& options)
       started_s_(unix_now_s()),
       door_(options),
       submitter_(*parts.engine),
-      encoder_(*parts.tokenizer, parts.chat_template, parts.max_context),
+      encoder_(*parts.tokenizer, parts.chat_template, parts.max_context, parts.longer_by),
       summaries_(encoder_, submitter_, *parts.metrics, parts.max_context),
       api_(parts, options, encoder_, summaries_),
       environment_{.engine = &submitter_,

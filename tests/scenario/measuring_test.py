@@ -128,7 +128,16 @@ class Measuring(unittest.TestCase):
             code, out, err = refrain(*flags, "--formats", "q8", "--data", file.name)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()[2:]], ["f16", "q8"])
-        for wrong, words in ((["--formats", "q4/q8"], "keys never have fewer bits than values"),
+        # Where there is nothing to read yet; and a window is as long as asked for, or refused.
+        code, out, err = refrain(*flags, "--depth", "0", "--formats", "q8", "--json")
+        self.assertEqual((code, err, json.loads(out)["depth"]), (0, "", 0))
+        no_longer = ": the model has no longer context"
+        for wrong, words in ((["--window", "4096"], "a window of 4096 tokens is longer than the 2048 served"),
+                             (["--window", "4096"], "hint: lower --window" + no_longer),
+                             (["--window", "1024", "--kv-budget", "256KiB"], "hint: lower --window, or raise --kv-budget"),
+                             (["--depth", "2047"], "hint: lower --depth" + no_longer),
+                             (["--decode-tokens", "3000"], "decoding 3000 tokens is longer than the 2048"),
+                             (["--formats", "q4/q8"], "keys never have fewer bits than values"),
                              (["--formats", "q5"], "--formats: `q5` is no KV format"),
                              (["--context", "1000000"], "longer than the"), (["--depth", "1,2"], "more than one depth")):
             code, out, err = refrain(*flags, *wrong)

@@ -76,6 +76,18 @@ TEST(KvSizing, ABudgetWithoutASingleBlockIsRefused) {
   EXPECT_FALSE(size_kv(input).ok());
 }
 
+TEST(KvSizing, SaysWhichOptionAllowsLongerRequests) {
+  KvSizingInput input = smol();
+  EXPECT_EQ(size_kv(input)->longer_by, "");
+  EXPECT_EQ(too_long_hint(*size_kv(input), "use less"), "use less: the model has no longer context");
+  input.wanted_context = 1000;
+  EXPECT_EQ(size_kv(input)->longer_by, "--max-context");
+  input.wanted_context = 0;
+  input.budget_bytes = 64 * kMiB;
+  EXPECT_EQ(size_kv(input)->longer_by, "--kv-budget");
+  EXPECT_EQ(too_long_hint(*size_kv(input), "use less"), "use less, or raise --kv-budget");
+}
+
 TEST(AvailableMemory, IsTheLesserOfTheSystemAndTheControlGroup) {
   const std::string meminfo = "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n";
   EXPECT_EQ(available_memory_bytes(meminfo, "", ""), 8'000'000ULL * 1024);
