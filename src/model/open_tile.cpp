@@ -91,6 +91,7 @@ void RemainderPlan::show(const Batch& batch, Rows rows, const OpenTile& open, st
   if (const OpenTile::Tile* tile = open.find(begin); tile != nullptr) {
     for (std::size_t i = 0; i < place_in_tile(batch.rows[rows.begin].position); ++i) {
       if ((tile->kept >> i & 1U) == 0) continue;
+      // Read only: no row of this batch goes there.
       own[i] = {const_cast<std::uint16_t*>(tile->numbers.data()) + i * width, kTileTokens * width};
     }
   }
