@@ -91,10 +91,12 @@ Result<std::optional<Audit>> IdleWork::step(SequenceId id, Tick now) {
     audit = compare_first_token(output_.logits, answer.logits, answer.allowed);
     answer.logits.clear();
   }
-  if (end == total && answer.look == nullptr) this->end(now);
-  // A look publishes nothing, so what is computed is given to others first.
-  if (end == total && answer.look != nullptr && !std::exchange(answer.is_computed, true))
-    pause(now);
+  if (end < total) return audit;
+  if (answer.look == nullptr) {
+    this->end(now);  // `answer` is gone
+  } else if (!std::exchange(answer.is_computed, true)) {
+    pause(now);  // a look publishes nothing, so what is computed is given to others first
+  }
   return audit;
 }
 
