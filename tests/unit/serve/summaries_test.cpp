@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -60,7 +61,7 @@ class ScriptedEngine final : public Submitter {
     return first;
   }
 
-  bool full = false;
+  std::atomic<bool> full = false;
   std::vector<std::uint64_t> cancelled;
 
  private:
