@@ -160,9 +160,11 @@ void CpuInterpreter::quantize(const CpuOperation& operation, std::uint32_t first
 void CpuInterpreter::store_kv(const CpuOperation& operation, std::uint32_t first,
                               std::uint32_t last) {
   const std::uint32_t layer = operation.attention.layer;
+  const kernels::RemainderRow* remainders = plan_->remainders.stored();
+  if (remainders != nullptr) remainders += first;  // null where the layout keeps none
   kernels_.store_kv_rows(arena_.layout(), arena_.layer(layer), layer, plan_->slots.data() + first,
                          last - first, row_of(operation.a, first), row_of(operation.b, first),
-                         plan_->remainders.stored() + first);
+                         remainders);
 }
 
 void CpuInterpreter::run_products(const CpuStep& step) {

@@ -167,11 +167,12 @@ void GgmlOperators::compute_store(ggml_tensor* result, int thread, int thread_co
   const std::size_t end = slots.size() * (index + 1) / count;
   const std::size_t key_row = std::size_t{layout.kv_head_count} * layout.key_dim;
   const std::size_t value_row = std::size_t{layout.kv_head_count} * layout.value_dim;
+  const kernels::RemainderRow* remainders = node.owner->plan_->remainders.stored();
+  if (remainders != nullptr) remainders += first;  // null where the layout keeps none
   node.owner->kernels_.store_kv_rows(
       layout, node.kv, node.layer, slots.data() + first, end - first,
       static_cast<const float*>(result->src[0]->data) + first * key_row,
-      static_cast<const float*>(result->src[1]->data) + first * value_row,
-      node.owner->plan_->remainders.stored() + first);
+      static_cast<const float*>(result->src[1]->data) + first * value_row, remainders);
 }
 
 Operators::Node GgmlOperators::attend(Node query, const AttentionSettings& settings) {
